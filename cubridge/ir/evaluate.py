@@ -1,0 +1,138 @@
+"""Evaluate an expression over Python numbers or torch tensors. Reductions over a tile are the value engine's, not ours."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, assert_never
+
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import (
+    Attr, Binary, BoolLit, Call, Expr, FloatLit, Index, IntLit, Name, Record, Unary,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Value = bool | int | float | Tensor
+    Lookup = Callable[[Expr], Value]
+
+CONSTANTS: Final[dict[str, float]] = {
+    "inf": math.inf,
+    "nan": math.nan,
+    "LOG2E": math.log2(math.e),
+    "LN2": math.log(2.0),
+    "pi": math.pi,
+}
+
+_BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+_SCALAR_CALLS: Final[dict[str, Callable[..., Value]]] = {
+    "where": lambda c, a, b: a if c else b,
+    "maximum": max, "minimum": min, "abs": abs,
+    "ceil_div": lambda a, b: -(-a // b), "floor_div": operator.floordiv, "floor_mod": operator.mod,
+    "f32": float, "i32": int, "i64": int,
+    "exp2": lambda x: 2.0**x, "log2": math.log2, "rcp": lambda x: 1.0 / x, "tanh_approx": math.tanh,
+    "exp": math.exp, "log": math.log, "tanh": math.tanh, "sqrt": math.sqrt, "rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "erf": math.erf, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil, "round": round,
+    "log1p": math.log1p, "expm1": math.expm1,
+}  # fmt: skip
+
+
+def evaluate(expr: Expr, lookup: Lookup) -> Value:
+    """The value of `expr`; `lookup` gives Names, Attrs and the bases of Index nodes (tensors, indexed elementwise).
+    Errors: CU301 for a call that has no elementwise meaning, or arithmetic that has no value."""
+    match expr:
+        case BoolLit(value) | IntLit(value) | FloatLit(value):
+            return value
+        case Name(name):
+            return CONSTANTS[name] if name in CONSTANTS else lookup(expr)
+        case Attr():
+            return lookup(expr)
+        case Index(base, indices):
+            return _index(lookup(base), [evaluate(x, lookup) for x in indices])
+        case Unary(op, operand):
+            return _unary(op, evaluate(operand, lookup))
+        case Binary(op, left, right):
+            return _guard(expr, _BINARY[op], evaluate(left, lookup), evaluate(right, lookup))
+        case Call(fn, args):
+            return _call(expr, fn, [evaluate(a, lookup) for a in args])
+        case Record():
+            raise CuError(Diagnostic("CU301", f"`{expr.name}` is not a single value", expr.span))
+        case _:
+            assert_never(expr)  # pyright: ignore[reportArgumentType]
+
+
+def evaluate_number(expr: Expr, values: Mapping[str, Value]) -> Value:
+    """Evaluate over plain names, such as the sizes of a launch. Errors: CU301 for an unknown name."""
+
+    def lookup(node: Expr) -> Value:
+        if isinstance(node, Name) and node.id in values:
+            return values[node.id]
+        raise CuError(Diagnostic("CU301", "this name has no value here", node.span))
+
+    return evaluate(expr, lookup)
+
+
+def is_tensor(value: object) -> bool:
+    return hasattr(value, "dtype")
+
+
+def _unary(op: str, value: Value) -> Value:
+    if op == "-":
+        return -value
+    return (not value) if isinstance(value, bool) else ~value
+
+
+def _index(base: Value, indices: list[Value]) -> Value:
+    if not any(is_tensor(x) for x in indices):
+        return base[tuple(indices)]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+    import torch
+
+    parts = torch.broadcast_tensors(*(torch.as_tensor(x) for x in indices))
+    return base[tuple(p.long() for p in parts)]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+
+
+def _guard(expr: Expr, fn: Callable[..., Value], *args: Value) -> Value:
+    try:
+        return fn(*args)
+    except (ZeroDivisionError, ValueError, OverflowError) as error:
+        raise CuError(Diagnostic("CU301", f"this expression has no value: {error}", expr.span)) from error
+
+
+def _call(expr: Expr, fn: str, args: list[Value]) -> Value:
+    if any(is_tensor(a) for a in args):
+        return _tensor_call(expr, fn, args)
+    if fn not in _SCALAR_CALLS:
+        raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))
+    return _guard(expr, _SCALAR_CALLS[fn], *args)
+
+
+def _tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
+    import torch
+
+    table: dict[str, Callable[..., Tensor]] = {
+        "where": torch.where, "maximum": torch.maximum, "minimum": torch.minimum, "abs": torch.abs,
+        "ceil_div": lambda a, b: -(-a // b), "floor_div": operator.floordiv, "floor_mod": operator.mod,
+        "f32": _to_float, "i32": lambda x: x.int(), "i64": lambda x: x.long(),
+        "exp2": torch.exp2, "log2": torch.log2, "rcp": torch.reciprocal, "tanh_approx": torch.tanh,
+        "exp": torch.exp, "log": torch.log, "tanh": torch.tanh, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
+        "erf": torch.erf, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor, "ceil": torch.ceil,
+        "round": torch.round, "log1p": torch.log1p, "expm1": torch.expm1,
+    }  # fmt: skip
+    if fn not in table:
+        raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))
+    like = next(a for a in args if is_tensor(a) and a.dtype != torch.bool) if fn in ("maximum", "minimum") else None
+    if like is not None:
+        args = [a if is_tensor(a) else torch.as_tensor(a, dtype=like.dtype) for a in args]
+    return table[fn](*args)
+
+
+def _to_float(x: Tensor) -> Tensor:
+    """`f32` of a tensor; a wider float, as the fp64 oracle uses, stays as it is."""
+    return x if x.is_floating_point() else x.float()

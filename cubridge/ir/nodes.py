@@ -1,0 +1,544 @@
+"""Every node class of CuIR. Data only: equality is structural, `span` is the place a node came from.
+
+A kernel is a list of typed fields (parameters, shared memory, state), region definitions (the only places where attention
+variants differ), and an orchestration body of statements. Names live in five scopes, told apart by prefix:
+
+    p.NAME      a kernel parameter             smem.NAME   shared memory           tile.NAME   a value of the query tile
+    row.NAME    the running state of a row     NAME        a local, an accessor, a size or a constant
+
+Accessors in region code: `i` absolute query row, `j` absolute key index (`kv_start` plus the column), `e` output column,
+`tile.h`, `tile.b`. Sizes, known everywhere: B, Hq, Hk, Lq, Lk, D. Named constants: inf, nan, LOG2E, LN2, pi.
+Thread coordinates in orchestration: `thread`, `warpgroup`, `consumer`, `block_x`, `block_y`, `block_z`, `grid_x`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from cubridge.ir.source import NOWHERE, Span
+from cubridge.ir.types import DType
+
+SIZES: Final = ("B", "Hq", "Hk", "Lq", "Lk", "D")
+"""Batch, query heads, key heads, query length, key length, head dim."""
+
+NAMED_CONSTANTS: Final = ("inf", "nan", "LOG2E", "LN2", "pi")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    span: Span = field(default=NOWHERE, kw_only=True, compare=False, repr=False)
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Expr(Node):
+    """A pure value. Operators have Python's precedence and meaning (`//` and `%` floor)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoolLit(Expr):
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IntLit(Expr):
+    value: int  # may be negative: `-3` is one literal
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLit(Expr):
+    value: float  # finite; infinities and nan are `Name("inf")`, `Name("nan")`
+
+
+@dataclass(frozen=True, slots=True)
+class Name(Expr):
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attr(Expr):
+    """`base.name`: a parameter, state field, shared object, or a ring's `slot` and `phase`."""
+
+    base: Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Expr):
+    """`base[indices]`: a captured tensor's element, a slot of shared memory, a (batch, head) view of a global tensor."""
+
+    base: Expr
+    indices: tuple[Expr, ...]
+
+
+UNARY_OPS: Final = ("-", "~")
+BINARY_OPS: Final = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=")
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expr):
+    op: str  # of UNARY_OPS; `~` is logical not on bool
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expr):
+    op: str  # of BINARY_OPS; `&` and `|` are logical on bool, `^` is xor
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expr):
+    """`fn(args)`, `fn` a key of `functions.FUNCTIONS` or a region that returns a value."""
+
+    fn: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument(Node):
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Expr):
+    """`KeySequence(lo=.., hi=..)`: named values returned together."""
+
+    name: str
+    fields: tuple[Argument, ...]
+
+
+# ---- field types -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType(Node):
+    """Type of a parameter, a shared object or a state field; written as a call, `Global(bf16, B, Hq, Lq, D)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Global(FieldType):
+    """A tensor in global memory, read or written by tiles; strides are the launch's. `optional`: may be absent."""
+
+    dtype: DType
+    shape: tuple[Expr, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap(FieldType):
+    """A tensor in global memory behind a TMA descriptor: `copy_async` from it signals a barrier."""
+
+    dtype: DType
+    shape: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(FieldType):
+    """A scalar. As a parameter it carries the host expression that the launch evaluates."""
+
+    dtype: DType
+    host: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured(FieldType):
+    """A tensor that the reference captures, contiguous with these extents; the last axis is padded to a multiple of `pad`."""
+
+    dtype: DType
+    extents: tuple[Expr, ...]
+    pad: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Counters(FieldType):
+    """Integers in global memory for `atomic_add`, zero between launches; `optional`: null where work is dealt statically."""
+
+    count: Expr
+    optional: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Tile(FieldType):
+    """`slots` tiles of shared memory."""
+
+    dtype: DType
+    rows: Expr
+    cols: Expr
+    slots: Expr | None = None
+    swizzle: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedValue(FieldType):
+    """One scalar in shared memory."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(FieldType):
+    """`slots` mbarriers; arrival counts are set by `init`."""
+
+    slots: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row(FieldType):
+    """One value per query row, the same in all lanes that hold the row."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(FieldType):
+    """One value per query row and lane: a row sum whose lanes are not yet added."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Node):
+    name: str
+    type: FieldType
+    fixed: bool = True
+    """False for a parameter inside the kernel's `params` region, which a pass may add, change or drop."""
+
+
+# ---- statements ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stmt(Node):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(Stmt):
+    """`target = value`; target is a Name, `row.x`, `tile.x`, `smem.x`. In regions the axes of both sides agree."""
+
+    target: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class If(Stmt):
+    """In a region the condition is `any_lane(..)` and skipping must be an exact no-op."""
+
+    condition: Expr
+    then: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class For(Stmt):
+    """`for var in range(start, stop)`."""
+
+    var: str
+    start: Expr
+    stop: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop(Stmt):
+    """`while True`, left by `break`."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Break(Stmt):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile(Stmt):
+    """`name = register(dtype, rows, cols)`: a tile over the registers of one team, undefined until written.
+    `cols` is None for a row vector."""
+
+    name: str
+    dtype: DType
+    rows: Expr
+    cols: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm(Stmt):
+    """`dst (+)= a @ b` (`b.T` if `transposed`), fp32 accumulation. `asynchronous`: dst is poisoned and register operands are
+    frozen until the `wgmma_wait` of its group. Without `accumulate` dst is overwritten."""
+
+    dst: Expr
+    a: Expr
+    b: Expr
+    transposed: bool
+    accumulate: bool
+    asynchronous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCall(Stmt):
+    """A call of a region that returns nothing: `score(s, kv_start, tile)`, `row_probs(s, row, r, kv_start, tile)`."""
+
+    region: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Stmt):
+    """Base of the statements written as one call, `name(args)`: fields are the arguments in order."""
+
+    op: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Zero(Op):
+    """`dst` becomes zeros."""
+
+    op: ClassVar[str] = "zero"
+    dst: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Op):
+    """Register tile `dst` becomes `src` in dst's element type."""
+
+    op: ClassVar[str] = "cast"
+    dst: Expr
+    src: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class CopyAsync(Op):
+    """Start copying rows [row, row + rows of dst) of the view `src` (`p.k[tile.b, tile.hk]`); rows past the end become 0.
+    With `signal` (TMA) its bytes complete on that barrier, else it joins the open cp.async group."""
+
+    op: ClassVar[str] = "copy_async"
+    dst: Expr
+    src: Expr
+    row: Expr
+    signal: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Op):
+    """Rows of register tile or row vector `src` to view `dst` from `row` on, cast to its type; rows past the end are dropped."""
+
+    op: ClassVar[str] = "store"
+    dst: Expr
+    row: Expr
+    src: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Op):
+    """Close the open cp.async group (may be empty)."""
+
+    op: ClassVar[str] = "commit"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitGroup(Op):
+    """Wait until at most `pending` cp.async groups of this thread are in flight."""
+
+    op: ClassVar[str] = "wait_group"
+    pending: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSync(Op):
+    """All threads of the block meet."""
+
+    op: ClassVar[str] = "block_sync"
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaFence(Op):
+    """Orders register writes before the wgmma operations that read or accumulate into them."""
+
+    op: ClassVar[str] = "wgmma_fence"
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaCommit(Op):
+    op: ClassVar[str] = "wgmma_commit"
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaWait(Op):
+    """Wait until at most `pending` wgmma groups of this warpgroup are in flight."""
+
+    op: ClassVar[str] = "wgmma_wait"
+    pending: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierInit(Op):
+    """One thread sets the number of arrivals that complete a phase of `barrier`."""
+
+    op: ClassVar[str] = "barrier_init"
+    barrier: Expr
+    arrivals: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierInitFence(Op):
+    """Makes barrier initialisation visible to the async proxy."""
+
+    op: ClassVar[str] = "barrier_init_fence"
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierExpect(Op):
+    """Arrive once and expect `bytes` of asynchronous copies in this phase."""
+
+    op: ClassVar[str] = "barrier_expect"
+    barrier: Expr
+    bytes: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierArrive(Op):
+    """Every active thread arrives once."""
+
+    op: ClassVar[str] = "barrier_arrive"
+    barrier: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierWait(Op):
+    """Wait until the phase of parity `phase` has completed."""
+
+    op: ClassVar[str] = "barrier_wait"
+    barrier: Expr
+    phase: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSync(Op):
+    """Arrive at a named barrier and wait until `threads` have."""
+
+    op: ClassVar[str] = "named_sync"
+    id: Expr
+    threads: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class NamedArrive(Op):
+    """Arrive at a named barrier without waiting."""
+
+    op: ClassVar[str] = "named_arrive"
+    id: Expr
+    threads: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class RingNext(Op):
+    """Step a ring `Ring(n)` (fields `slot`, `phase`, both 0 at first): the phase flips when the slot wraps to 0."""
+
+    op: ClassVar[str] = "ring_next"
+    ring: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class RegistersRelease(Op):
+    op: ClassVar[str] = "registers_release"
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class RegistersTake(Op):
+    op: ClassVar[str] = "registers_take"
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FinishCounters(Op):
+    """The last block to finish leaves the scheduler's counters at zero."""
+
+    op: ClassVar[str] = "finish_counters"
+    counters: Expr
+
+
+OPS: Final[dict[str, type[Op]]] = {
+    c.op: c
+    for c in (
+        Zero, Cast, CopyAsync, Store, Commit, WaitGroup, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
+        BarrierInitFence, BarrierExpect, BarrierArrive, BarrierWait, NamedSync, NamedArrive, RingNext, RegistersRelease,
+        RegistersTake, FinishCounters,
+    )
+}  # fmt: skip
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+REGIONS: Final[dict[str, tuple[str, ...]]] = {
+    "tile_setup": ("tile",),
+    "key_sequence": ("tile",),
+    "key_count": ("keys",),
+    "key_tile": ("keys", "t"),
+    "key_masked": ("keys", "t"),
+    "score": ("s", "kv_start", "tile"),
+    "mask": ("s", "kv_start", "tile"),
+    "row_init": ("row", "tile"),
+    "row_update": ("s", "row", "kv_start", "tile"),
+    "row_probs": ("s", "row", "r", "kv_start", "tile"),
+    "row_rescale": ("o", "row", "tile"),
+    "row_finalize": ("o", "lse", "row", "tile"),
+}
+"""Region functions with their arguments, in the order in which a kernel defines them. `key_sequence`, `key_count`, `key_tile`
+and `key_masked` make up the source region `kv_range`. `row_probs` acts on fragment rows r: rows with (row // 8) % ROWS == r."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Node):
+    """A region, or `work_tile`: a flat body, and the value it returns if any."""
+
+    name: str
+    params: tuple[str, ...]
+    body: tuple[Stmt, ...]
+    result: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Node):
+    """A compile-time constant of this instantiation."""
+
+    name: str
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel(Node):
+    """One instantiation of an attention kernel.
+
+    `team`: who shares a register tile, "block" or "warpgroup". `row_origin`: first row, within the query tile, of the team's
+    register tiles. `schedule`: the function `work_tile`, from block coordinates or a work index to a query tile."""
+
+    name: str
+    arch: str
+    threads: Expr
+    team: str
+    row_origin: Expr
+    constants: tuple[Constant, ...]
+    params: tuple[Field, ...]
+    shared: tuple[Field, ...]
+    tile_state: tuple[Field, ...]
+    row_state: tuple[Field, ...]
+    regions: tuple[Function, ...]
+    schedule: Function
+    body: tuple[Stmt, ...]
+
+    def region(self, name: str) -> Function:
+        return next(r for r in self.regions if r.name == name)
+
+    def constant(self, name: str) -> int | float:
+        return next(c.value for c in self.constants if c.name == name)
+
+
+CUIR_VERSION: Final = 1

@@ -1,0 +1,49 @@
+"""SourceMap: where the regions of a kernel text are. A stale map is an error, never a wrong patch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.source import SourceFile, Span
+
+SOURCE_REGIONS = (
+    "params", "tile_state", "row_state", "tile_setup", "kv_range", "score", "mask", "row_init", "row_update", "row_probs",
+    "row_rescale", "row_finalize",
+)  # fmt: skip
+"""Names of the regions of a kernel text, in the order of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRegion:
+    """The bytes between `// @region NAME` and `// @endregion NAME`, both lines excluded."""
+
+    name: str
+    span: Span
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.span.file.data[self.span.start : self.span.end]).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMap:
+    """The regions of one text, with the hash of the whole text when it was read."""
+
+    file: SourceFile
+    regions: tuple[SourceRegion, ...]
+
+    def region(self, name: str) -> SourceRegion:
+        return next(r for r in self.regions if r.name == name)
+
+    def check(self, text: bytes) -> None:
+        """Errors: CU601 if `text` is not the text that this map was made from."""
+        if text != self.file.data:
+            raise CuError(
+                Diagnostic(
+                    "CU601",
+                    f"the text of {self.file.name} changed after its source map was made",
+                    help="lift the kernel again",
+                )
+            )
