@@ -1,0 +1,35 @@
+# `make demo` and `make test` set up what they need in .venv and then do the work; `make check` runs the linters besides.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+OUT ?= out
+
+.PHONY: demo test check setup clean
+
+setup: $(READY)
+
+# A torch that is already there is kept; else the release below, which on PyPI's index may be large for GPUs.
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install -q torch==2.13.0
+	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test]"
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/cuirc adapt examples/prefix_lm.py --kernel sm80 -o $(OUT)/prefix_lm_sm80
+	$(BIN)/cuirc adapt examples/prefix_lm.py --kernel sm90a -o $(OUT)/prefix_lm_sm90a
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(READY)
+	$(BIN)/python -m pip install -q -e ".[check]"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+	$(MAKE) test
+
+clean:
+	rm -rf $(OUT) build *.egg-info
