@@ -46,12 +46,12 @@ DEVICE float add_lanes(float x) {
     x += shuffle_xor(x, 1);
     return x + shuffle_xor(x, 2);
 }
-// CuIR: all(x == value)      over the rows of this warp, so the answer is warp-uniform; false where x is NaN
-DEVICE bool rows_all_equal(const float (&x)[ROWS], float value) {
-    bool differs = false;
+// CuIR: any_lane(x)      some row of this warp, so the answer is warp-uniform
+DEVICE bool any_lane(const bool (&x)[ROWS]) {
+    bool any = false;
     #pragma unroll
-    for (int r = 0; r < ROWS; ++r) differs = differs | !(x[r] == value);
-    return !any_lane(differs);
+    for (int r = 0; r < ROWS; ++r) any = any | x[r];
+    return any_lane(any);
 }
 
 // ---- probabilities as the left operand of the PV gemm: the C fragment of QK is the A fragment of PV ----

@@ -43,8 +43,8 @@ struct Params {
     int len_kv;            // @host Lk
     int q_blocks;          // @host ceil_div(Lq, BLOCK_Q)
     int group_heads;       // @host minimum(B * Hq, maximum(1, L2_BYTES // (4 * Lk * D)) * (Hq // Hk))
-    float exponent_scale;  // @host D ** -0.5 * LOG2E
     // @region params
+    float exponent_scale;  // @host D ** -0.5 * LOG2E
     // @endregion params
 };
 
@@ -148,7 +148,12 @@ DEVICE void row_probs(float (&s)[ROWS][S_COLS], RowState& row, int r, int kv_sta
 
 // @region row_rescale
 DEVICE void row_rescale(float (&o)[ROWS][O_COLS], const RowState& row, const WorkTile& tile, const Params& p) {
-    if (rows_all_equal(row.o_scale, 1.f)) return;
+    bool moved[ROWS];
+    #pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        moved[r] = row.o_scale[r] != 1.f;
+    }
+    if (!any_lane(moved)) return;
     #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         #pragma unroll
