@@ -1,0 +1,19 @@
+"""Packed documents that do not see each other; `doc` [B, L] holds each position's document."""
+
+import torch
+
+
+def extra_inputs(shape, device):
+    """Uneven documents, another cut in each batch; one id per position of the longer sequence."""
+    position = torch.arange(max(shape.Lq, shape.Lk), device=device)
+    cuts = torch.arange(1, 5, device=device) * len(position) // 5
+    shift = 7 * torch.arange(shape.B, device=device)[:, None, None]
+    return {"doc": (position[None, :, None] >= cuts + shift).sum(-1)}
+
+
+def attention(q, k, v, doc):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    s = q @ k.mT * q.shape[-1] ** -0.5
+    same = doc[:, None, : q.shape[2], None] == doc[:, None, None, : k.shape[2]]
+    return torch.softmax(s.masked_fill(~same, -torch.inf), dim=-1).nan_to_num(0.0) @ v

@@ -1,0 +1,24 @@
+"""Causal documents and a sliding window with the ReLU normalizer."""
+
+import torch
+
+WINDOW = 128
+
+
+def extra_inputs(shape, device):
+    """Uneven documents, another cut in each batch; one id per position of the longer sequence."""
+    position = torch.arange(max(shape.Lq, shape.Lk), device=device)
+    cuts = torch.arange(1, 5, device=device) * len(position) // 5
+    shift = 7 * torch.arange(shape.B, device=device)[:, None, None]
+    return {"doc": (position[None, :, None] >= cuts + shift).sum(-1)}
+
+
+def attention(q, k, v, doc):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    i = torch.arange(q.shape[2], device=q.device)[:, None]
+    j = torch.arange(k.shape[2], device=q.device)[None, :]
+    s = q @ k.mT * q.shape[-1] ** -0.5
+    same = doc[:, None, : q.shape[2], None] == doc[:, None, None, : k.shape[2]]
+    keep = same & (j <= i) & (j > i - WINDOW)
+    return torch.relu(s).masked_fill(~keep, 0.0) / k.shape[2] @ v

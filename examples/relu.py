@@ -1,0 +1,10 @@
+"""ReLU attention, divided by the number of keys (Wortsman 2023)."""
+
+import torch
+
+
+def attention(q, k, v):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    s = q @ k.mT * q.shape[-1] ** -0.5
+    return torch.relu(s) / k.shape[2] @ v

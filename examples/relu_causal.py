@@ -1,0 +1,13 @@
+"""Causal ReLU attention, divided by the number of keys (Wortsman 2023)."""
+
+import torch
+
+
+def attention(q, k, v):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    i = torch.arange(q.shape[2], device=q.device)[:, None]
+    j = torch.arange(k.shape[2], device=q.device)[None, :]
+    s = q @ k.mT * q.shape[-1] ** -0.5
+    keep = j <= i
+    return torch.relu(s).masked_fill(~keep, 0.0) / k.shape[2] @ v

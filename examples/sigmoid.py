@@ -1,0 +1,12 @@
+"""Sigmoid attention with bias -ln Lk (Ramapuram 2025)."""
+
+import math
+
+import torch
+
+
+def attention(q, k, v):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    s = q @ k.mT * q.shape[-1] ** -0.5
+    return torch.sigmoid(s - math.log(k.shape[2])) @ v

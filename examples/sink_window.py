@@ -1,0 +1,16 @@
+"""The first 4 keys and a causal window of 128 (StreamingLLM), aligned bottom right."""
+
+import torch
+
+SINKS, WINDOW = 4, 128
+
+
+def attention(q, k, v):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    i = torch.arange(q.shape[2], device=q.device)[:, None]
+    j = torch.arange(k.shape[2], device=q.device)[None, :]
+    s = q @ k.mT * q.shape[-1] ** -0.5
+    last = i + (k.shape[2] - q.shape[2])
+    keep = (j <= last) & ((j < SINKS) | (j > last - WINDOW))
+    return torch.softmax(s.masked_fill(~keep, -torch.inf), dim=-1) @ v
