@@ -12,12 +12,15 @@
 #ifndef WARPS
 #define WARPS 4
 #endif
+#ifndef STAGES
 #define STAGES 2
+#endif
 #include "common/tile_sm80.cuh"
 
 constexpr float RESCALE_LAG = 8.f;  // exponent of 2
 
 // Strides in elements. Each field says how the host fills it; sizes are B, Hq, Hk, Lq, Lk, D.
+// group_heads: query heads whose keys and values take at most 2 ** 25 bytes, which stay in L2.
 struct Params {
     const half_t* q;       // @tensor q
     const half_t* k;       // @tensor k
@@ -42,7 +45,7 @@ struct Params {
     int len_q;             // @host Lq
     int len_kv;            // @host Lk
     int q_blocks;          // @host ceil_div(Lq, BLOCK_Q)
-    int group_heads;       // @host minimum(B * Hq, maximum(1, L2_BYTES // (4 * Lk * D)) * (Hq // Hk))
+    int group_heads;       // @host minimum(B * Hq, maximum(1, 2 ** 25 // (4 * maximum(Lk, 1) * D)) * (Hq // Hk))
     // @region params
     float exponent_scale;  // @host D ** -0.5 * LOG2E
     // @endregion params

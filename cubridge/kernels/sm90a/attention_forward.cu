@@ -10,7 +10,9 @@
 #ifndef BLOCK_KV
 #define BLOCK_KV 128
 #endif
+#ifndef STAGES
 #define STAGES 2
+#endif
 #include "common/tile_sm90a.cuh"
 static_assert(CONSUMERS == 2, "two consumers take turns on the tensor cores");
 
@@ -18,6 +20,7 @@ constexpr float RESCALE_LAG = 8.f;  // exponent of 2
 constexpr int NEXT_TURN = 2;        // named barrier NEXT_TURN + w: consumer w may start its gemms
 
 // Strides in elements. Each field says how the host fills it; sizes are B, Hq, Hk, Lq, Lk, D.
+// group_heads: query heads whose keys and values take at most 2 ** 25 bytes, which stay in L2.
 struct Params {
     TensorMap q;           // @tensor_map q
     TensorMap k;           // @tensor_map k
@@ -34,7 +37,7 @@ struct Params {
     int len_kv;            // @host Lk
     int q_blocks;          // @host ceil_div(Lq, BLOCK_Q)
     int work_count;        // @host B * Hq * ceil_div(Lq, BLOCK_Q)
-    int group_heads;       // @host minimum(B * Hq, maximum(1, L2_BYTES // (4 * Lk * D)) * (Hq // Hk))
+    int group_heads;       // @host minimum(B * Hq, maximum(1, 2 ** 25 // (4 * maximum(Lk, 1) * D)) * (Hq // Hk))
     int* counters;         // @counters 2
     // @region params
     float exponent_scale;  // @host D ** -0.5 * LOG2E
