@@ -134,5 +134,7 @@ def _tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
 
 
 def _to_float(x: Tensor) -> Tensor:
-    """`f32` of a tensor; a wider float, as the fp64 oracle uses, stays as it is."""
-    return x if x.is_floating_point() else x.float()
+    """`f32` of a tensor; what is wider stays so: fp64, which oracles compute in, and 64-bit indices, which become fp64."""
+    if x.is_floating_point():
+        return x
+    return x.double() if x.element_size() == 8 else x.float()

@@ -1,0 +1,1 @@
+"""The stages put together: lift, transfer, lower, check. Imports everything below it and nothing above."""

@@ -1,0 +1,148 @@
+"""An AttentionSpec evaluated in fp64 over whole tensors: what its kernel should give, and how sensitive that is.
+
+Nothing is tiled here and nothing is fast; this is the meaning of a spec, in the order of its definition in `spec`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.evaluate import evaluate
+from cubridge.ir.nodes import Expr, Index, Name
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cubridge.ir.spec import AttentionSpec, RowReduction
+
+    Scope = dict[str, Tensor | int | float | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecValues:
+    """Shapes:  out [B, Hq, Lq, D]; lse [B, Hq, Lq] or None; visible, score, weights, sensitivity [B, Hq, Lq, Lk]; fp64.
+
+    `weights`: |d out / d V|, and out = weights @ V where finalize is linear, as it nearly always is.
+    `sensitivity`: |d weight / d score| in the same unit. `empty` [B, Hq, Lq]: rows that see no key; out 0 and lse -inf."""
+
+    out: Tensor
+    lse: Tensor | None
+    visible: Tensor
+    score: Tensor
+    weights: Tensor
+    sensitivity: Tensor
+    empty: Tensor
+
+
+def spec_values(
+    spec: AttentionSpec, q: Tensor, k: Tensor, v: Tensor, captures: Mapping[str, Tensor | int | float | bool]
+) -> SpecValues:
+    """Evaluate `spec`. Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D], any float dtype. Errors: CU301 for a name without value."""
+    scope = _scope(q, k, captures)
+    heads = _kv_heads(spec, scope, k.shape[1])
+    keys, values = k.double()[:, heads], v.double()[:, heads]
+    full = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    scope["s"] = q.double() @ keys.mT
+    visible = _tensor(spec.mask, scope, torch.bool).expand(full)
+    empty = ~visible.any(-1, keepdim=True)
+    score = _tensor(spec.score, scope, torch.float64).expand(full)
+    scope["x"] = score
+    scope["m"] = _row_shift(spec, score, visible, empty)
+    for row in spec.rows:
+        scope[row.name] = _reduce(row, scope, full)
+    weight, slope = _weight(spec, scope, full)
+    weight = torch.where(visible, weight, 0.0)
+    acc = weight @ values
+    out, gain = _finalize(spec, scope, acc)
+    out = torch.where(empty, 0.0, out)
+    gain = torch.where(empty, 0.0, gain)
+    lse = None
+    if spec.lse is not None:
+        lse = _tensor(spec.lse, scope, torch.float64).expand(*full[:3], 1)
+        lse = torch.where(empty, -torch.inf, lse).squeeze(-1)
+    return SpecValues(
+        out, lse, visible, score, weight.abs() * gain, torch.where(visible, slope, 0.0) * gain, empty.squeeze(-1)
+    )
+
+
+def _scope(q: Tensor, k: Tensor, captures: Mapping[str, Tensor | int | float | bool]) -> Scope:
+    sizes = {"B": q.shape[0], "Hq": q.shape[1], "Hk": k.shape[1], "Lq": q.shape[2], "Lk": k.shape[2], "D": q.shape[3]}
+    axes = {
+        name: torch.arange(sizes[size]).view([-1 if n == axis else 1 for n in range(4)])
+        for axis, (name, size) in enumerate((("b", "B"), ("h", "Hq"), ("i", "Lq"), ("j", "Lk")))
+    }
+    wide = {n: c.double() if isinstance(c, torch.Tensor) and c.is_floating_point() else c for n, c in captures.items()}
+    return {**sizes, **axes, **wide}
+
+
+def _kv_heads(spec: AttentionSpec, scope: Scope, heads: int) -> Tensor:
+    index = _tensor(spec.kv_head, scope, torch.int64)
+    return index.expand(1, scope["h"].shape[1], 1, 1).reshape(-1).clamp(0, heads - 1)  # pyright: ignore
+
+
+def _tensor(expr: Expr, scope: Scope, dtype: torch.dtype) -> Tensor:
+    """`expr` over `scope`. Indices are clamped: the branch that a `where` drops may read out of range."""
+
+    def lookup(node: Expr) -> Tensor | int | float | bool:
+        if isinstance(node, Name) and node.id in scope:
+            return scope[node.id]
+        raise CuError(Diagnostic("CU301", "this name has no value here", node.span))
+
+    return torch.as_tensor(evaluate(_clamped(expr, scope), lookup), dtype=dtype)
+
+
+def _clamped(expr: Expr, scope: Scope) -> Expr:
+    """`expr` with every index of a capture clamped into its extent."""
+    from cubridge.ir.nodes import Call, IntLit
+    from cubridge.ir.walk import map_children
+
+    expr = map_children(expr, lambda node: _clamped(node, scope) if isinstance(node, Expr) else node)
+    if not (isinstance(expr, Index) and isinstance(expr.base, Name)):
+        return expr
+    extents = scope[expr.base.id].shape  # pyright: ignore
+    inside = tuple(
+        Call("minimum", (Call("maximum", (x, IntLit(0))), IntLit(int(n) - 1)))
+        for x, n in zip(expr.indices, extents, strict=True)
+    )
+    return Index(expr.base, inside, span=expr.span)
+
+
+def _row_shift(spec: AttentionSpec, score: Tensor, visible: Tensor, empty: Tensor) -> Tensor:
+    """The row maximum where the spec lets the shift be chosen, 0 elsewhere."""
+    if not spec.shift:
+        return torch.zeros_like(score[..., :1])
+    return torch.where(visible, score, -torch.inf).amax(-1, keepdim=True).masked_fill(empty, 0.0)
+
+
+_REDUCE = {"sum": (torch.sum, 0.0), "max": (torch.amax, -torch.inf), "min": (torch.amin, torch.inf)}
+
+
+def _reduce(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
+    reduce, neutral = _REDUCE[row.kind]
+    over = _tensor(row.over, scope, torch.bool).expand(full)
+    body = _tensor(row.body, scope, torch.float64).expand(full)
+    return reduce(torch.where(over, body, neutral), dim=-1, keepdim=True)
+
+
+def _weight(spec: AttentionSpec, scope: Scope, full: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The weight of every element, and the magnitude of its derivative by the score."""
+    with torch.enable_grad():
+        x = scope["x"].detach().clone().requires_grad_()  # pyright: ignore
+        weight = _tensor(spec.weight, {**scope, "x": x}, torch.float64).expand(full)
+        if not weight.requires_grad:
+            return weight.detach(), torch.zeros(full, dtype=torch.float64)
+        (slope,) = torch.autograd.grad(weight.sum(), x)
+    return weight.detach(), slope.abs()
+
+
+def _finalize(spec: AttentionSpec, scope: Scope, acc: Tensor) -> tuple[Tensor, Tensor]:
+    """The output, and |d out / d acc| per row (the largest over its columns)."""
+    with torch.enable_grad():
+        leaf = acc.detach().clone().requires_grad_()
+        out = _tensor(spec.finalize, {**scope, "acc": leaf}, torch.float64).expand(acc.shape)
+        (gain,) = torch.autograd.grad(out.sum(), leaf)
+    return out.detach(), gain.abs().amax(-1, keepdim=True)
