@@ -18,4 +18,21 @@ CODES: Final[dict[str, str]] = {
     "CU601": "a source map is older than its text",
     # CU7 model reply
     # CU8 compile and launch
+    "CU801": "not an architecture that this tool compiles for",
+    "CU802": "the kernel is written for another architecture",
+    "CU803": "a block needs more shared memory than the architecture has",
+    "CU804": "one header name stands for two texts",
+    "CU805": "NVRTC is not installed or failed",
+    "CU806": "the CUDA compiler refuses the text, or warns",
+    "CU807": "the assembler refuses the text, or serialises its wgmma",
+    "CU808": "the text has no kernel of the contract's name",
+    "CU809": "the contract lists no form for this element type or head dim",
+    "CU810": "a patch makes the kernel spill registers",
+    "CU820": "no GPU, or a library that a launch needs is missing",
+    "CU821": "an input that the operator does not take: type, device, rank or shape",
+    "CU822": "an input requires a gradient; there is no backward",
+    "CU823": "the sizes of a call break a precondition",
+    "CU824": "a captured value is missing, or not of its declared shape or type",
+    "CU825": "the CUDA driver reports an error",
+    "CU826": "sizes or strides that the kernel cannot take",
 }
