@@ -1,0 +1,74 @@
+"""The words of CuIR text, for parser and printer alike: operators with their precedence, and the layout of each call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from cubridge.ir.nodes import (
+    OPS, Barrier, Captured, Counters, FieldType, Global, Op, Partial, Row, Scalar, SharedValue, TensorMap, Tile,
+)  # fmt: skip
+
+PRECEDENCE: Final[dict[str, int]] = {
+    "<": 1, "<=": 1, ">": 1, ">=": 1, "==": 1, "!=": 1,
+    "|": 2, "^": 3, "&": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7, "**": 9,
+}  # fmt: skip
+"""Python's: a higher number binds tighter. Comparisons do not chain; `**` groups to the right, all others to the left."""
+
+COMPARISON: Final = 1
+UNARY: Final = 8
+POWER: Final = 9
+ATOM: Final = 10
+
+ORCHESTRATION_CALLS: Final[dict[str, int]] = {
+    "present": 1,  # is this optional parameter given
+    "atomic_add": 3,  # (counters, index, amount): the value before
+    "bytes": 1,  # of one slot of a shared tile
+    "Ring": 1,
+    "row_state": 0,
+}
+"""Calls in expressions of the kernel body, with their arity; `work_tile` and the regions that return a value come on top."""
+
+VALUE_REGIONS: Final = ("key_sequence", "key_count", "key_tile", "key_masked")
+SCHEDULE: Final = "work_tile"
+GEMMS: Final[dict[str, bool]] = {"gemm": False, "gemm_async": True}
+
+SECTIONS: Final = ("params", "variant_params", "shared", "tile_state", "row_state")
+"""Sections of fields, in the order of the text, after `cuir(version=..)` and `const(..)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a node that is written as one call lays out its fields; `rest` takes any number of positional arguments."""
+
+    cls: type[FieldType] | type[Op]
+    positional: tuple[str, ...] = ()
+    rest: str | None = None
+    keywords: tuple[str, ...] = ()
+
+
+FIELD_FORMS: Final[dict[str, Form]] = {
+    form.cls.__name__: form
+    for form in (
+        Form(Global, ("dtype",), "shape", ("optional",)),
+        Form(TensorMap, ("dtype",), "shape"),
+        Form(Scalar, ("dtype",), None, ("host",)),
+        Form(Captured, ("dtype",), "extents", ("pad",)),
+        Form(Counters, ("count",), None, ("optional",)),
+        Form(Tile, ("dtype", "rows", "cols"), None, ("slots", "swizzle")),
+        Form(SharedValue, ("dtype",)),
+        Form(Barrier, (), None, ("slots",)),
+        Form(Row, ("dtype",)),
+        Form(Partial, ("dtype",)),
+    )
+}
+
+_OP_KEYWORDS: Final[dict[str, tuple[str, ...]]] = {"copy_async": ("row", "signal"), "store": ("row", "src")}
+
+
+def _op_form(name: str, cls: type[Op]) -> Form:
+    keywords = _OP_KEYWORDS.get(name, ())
+    return Form(cls, tuple(f.name for f in fields(cls) if f.name not in (*keywords, "span")), None, keywords)
+
+
+OP_FORMS: Final[dict[str, Form]] = {name: _op_form(name, cls) for name, cls in OPS.items()}
