@@ -37,11 +37,11 @@ class Judgement:
         return self.worst <= 1.0 and (self.lse_error is None or self.lse_error <= 1.0)
 
 
-def score_error(values: SpecValues, q: Tensor, k_by_head: Tensor, logit_scale: float, declared: float) -> Tensor:
-    """ds [B, Hq, Lq, Lk]: error of each score. `logit_scale`: d score / d (q.k) at most; `declared`: of the score code."""
+def score_error(values: SpecValues, q: Tensor, k_by_head: Tensor) -> Tensor:
+    """ds [B, Hq, Lq, Lk]: error of each score."""
     magnitude = q.double().abs() @ k_by_head.double().abs().mT
-    dot = FP32_ROUNDOFF * q.shape[-1] * magnitude * abs(logit_scale)
-    return dot + FP32_STEPS * FP32_ROUNDOFF * values.score.abs().nan_to_num(0.0, posinf=0.0) + declared
+    dot = FP32_ROUNDOFF * q.shape[-1] * magnitude * values.slope
+    return dot + FP32_STEPS * FP32_ROUNDOFF * values.score.abs().nan_to_num(0.0, posinf=0.0) + values.approximation
 
 
 def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Tensor, dtype: str) -> Tensor:

@@ -17,6 +17,12 @@ CODES: Final[dict[str, str]] = {
     # CU6 patch
     "CU601": "a source map is older than its text",
     # CU7 model reply
+    "CU701": "a model provider failed",
+    "CU702": "a model gave no reply in time",
+    "CU703": "a reply is empty or too long",
+    "CU704": "the package of a model provider is not installed",
+    "CU705": "no recorded reply is left",
+    "CU706": "a proposer that the tool does not have",
     # CU8 compile and launch
     "CU801": "not an architecture that this tool compiles for",
     "CU802": "the kernel is written for another architecture",

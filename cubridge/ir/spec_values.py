@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +18,7 @@ from cubridge.ir.nodes import Expr, Index, Name
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from cubridge.ir.functions import FunctionInfo
     from cubridge.ir.spec import AttentionSpec, RowReduction
 
     Scope = dict[str, Tensor | int | float | bool]
@@ -27,7 +29,8 @@ class SpecValues:
     """Shapes:  out [B, Hq, Lq, D]; lse [B, Hq, Lq] or None; visible, score, weights, sensitivity [B, Hq, Lq, Lk]; fp64.
 
     `weights`: |d out / d V|, and out = weights @ V where finalize is linear, as it nearly always is.
-    `sensitivity`: |d weight / d score| in the same unit. `empty` [B, Hq, Lq]: rows that see no key; out 0 and lse -inf."""
+    `sensitivity`: |d weight / d score| in the same unit. `slope` [B, Hq, Lq, Lk]: |d score / d s|. `approximation` [B, Hq, Lq, Lk]:
+    what the approximated functions of the score may change it by. `empty` [B, Hq, Lq]: rows that see no key; out 0 and lse -inf."""
 
     out: Tensor
     lse: Tensor | None
@@ -35,13 +38,22 @@ class SpecValues:
     score: Tensor
     weights: Tensor
     sensitivity: Tensor
+    slope: Tensor
+    approximation: Tensor
     empty: Tensor
 
 
 def spec_values(
-    spec: AttentionSpec, q: Tensor, k: Tensor, v: Tensor, captures: Mapping[str, Tensor | int | float | bool]
+    spec: AttentionSpec,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    captures: Mapping[str, Tensor | int | float | bool],
+    approximated: Mapping[str, FunctionInfo] = MappingProxyType({}),
 ) -> SpecValues:
-    """Evaluate `spec`. Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D], any float dtype. Errors: CU301 for a name without value."""
+    """Evaluate `spec`. `approximated`: functions that the kernel computes by the device function given for each.
+
+    Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D], any float dtype. Errors: CU301 for a name without value."""
     scope = _scope(q, k, captures)
     heads = _kv_heads(spec, scope, k.shape[1])
     keys, values = k.double()[:, heads], v.double()[:, heads]
@@ -49,12 +61,13 @@ def spec_values(
     scope["s"] = q.double() @ keys.mT
     visible = _tensor(spec.mask, scope, torch.bool).expand(full)
     empty = ~visible.any(-1, keepdim=True)
-    score = _tensor(spec.score, scope, torch.float64).expand(full)
+    score, score_slope = _derivative(spec.score, "s", scope, full)
+    approximation = _approximation(spec.score, approximated, scope, full)
     scope["x"] = score
     scope["m"] = _row_shift(spec, score, visible, empty)
     for row in spec.rows:
         scope[row.name] = _reduce(row, scope, full)
-    weight, slope = _weight(spec, scope, full)
+    weight, weight_slope = _derivative(spec.weight, "x", scope, full)
     weight = torch.where(visible, weight, 0.0)
     acc = weight @ values
     out, gain = _finalize(spec, scope, acc)
@@ -64,8 +77,9 @@ def spec_values(
     if spec.lse is not None:
         lse = _tensor(spec.lse, scope, torch.float64).expand(*full[:3], 1)
         lse = torch.where(empty, -torch.inf, lse).squeeze(-1)
+    sensitivity = torch.where(visible, weight_slope, 0.0) * gain
     return SpecValues(
-        out, lse, visible, score, weight.abs() * gain, torch.where(visible, slope, 0.0) * gain, empty.squeeze(-1)
+        out, lse, visible, score, weight.abs() * gain, sensitivity, score_slope, approximation, empty.squeeze(-1)
     )
 
 
@@ -128,15 +142,29 @@ def _reduce(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
     return reduce(torch.where(over, body, neutral), dim=-1, keepdim=True)
 
 
-def _weight(spec: AttentionSpec, scope: Scope, full: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The weight of every element, and the magnitude of its derivative by the score."""
+def _derivative(expr: Expr, name: str, scope: Scope, full: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """`expr` for every element, and the magnitude of its derivative by the elementwise value `name`."""
     with torch.enable_grad():
-        x = scope["x"].detach().clone().requires_grad_()  # pyright: ignore
-        weight = _tensor(spec.weight, {**scope, "x": x}, torch.float64).expand(full)
-        if not weight.requires_grad:
-            return weight.detach(), torch.zeros(full, dtype=torch.float64)
-        (slope,) = torch.autograd.grad(weight.sum(), x)
-    return weight.detach(), slope.abs()
+        leaf = scope[name].detach().clone().requires_grad_()  # pyright: ignore
+        value = _tensor(expr, {**scope, name: leaf}, torch.float64).expand(full)
+        if not value.requires_grad:
+            return value.detach(), torch.zeros(full, dtype=torch.float64)
+        (slope,) = torch.autograd.grad(value.sum(), leaf)
+    return value.detach(), slope.abs()
+
+
+def _approximation(expr: Expr, approximated: Mapping[str, FunctionInfo], scope: Scope, full: tuple[int, ...]) -> Tensor:
+    """The error of `expr` to first order, from the declared errors of the functions that stand in for its calls."""
+    total = torch.zeros(full, dtype=torch.float64)
+    for call in calls_in(expr):
+        info = approximated.get(call.fn)
+        if info is None:
+            continue
+        value = _tensor(call, scope, torch.float64).expand(full)
+        outer = replace_node(expr, call, Name("$call"))
+        _, slope = _derivative(outer, "$call", {**scope, "$call": value}, full)
+        total = total + slope * (info.abs_error + info.rel_error * value.abs())
+    return total
 
 
 def _finalize(spec: AttentionSpec, scope: Scope, acc: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,200 @@
+"""What an adaptation found, changed and checked: one record, rendered as JSON, as Markdown and as a short summary."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How far the result was checked; each level includes those before it."""
+
+    INTERPRETED = "interpreted"  # order and value engine
+    EMULATED = "emulated"  # the patched text, on a CPU
+    COMPILED = "compiled"  # for the real architecture
+    GPU = "gpu"  # the compiled kernel, on a device
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The attention of the reference, as expressions in text."""
+
+    score: str
+    mask: str
+    weight: str
+    rows: tuple[str, ...]
+    finalize: str
+    lse: str | None
+    kv_head: str
+    captures: tuple[str, ...]
+    preconditions: tuple[str, ...]
+    specialised: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What the patch touches."""
+
+    regions: tuple[str, ...]
+    lines_added: int
+    lines_removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One run against the oracle. `worst`: largest error over its bound, at most 1 where accepted; `reference`: the same of
+    the user's own half-precision reference, for comparison, never a tolerance."""
+
+    stage: str
+    shape: str
+    inputs: str
+    worst: float
+    accepted: bool
+    detail: str = ""
+    lse: float | None = None
+    reference: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MutantResult:
+    """One wrong kernel. `rejected_by` names the stage that refused it; None if it passed, which fails the check."""
+
+    name: str
+    rejected_by: str | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compiler says of one instantiation."""
+
+    arch: str
+    macros: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    reference: str
+    kernel: str
+    arch: str
+    dtype: str
+    shape: str
+    pipeline: str
+    found: Found
+    changed: Changed
+    cases: tuple[CaseResult, ...]
+    mutants: tuple[MutantResult, ...]
+    compiled: tuple[Compiled, ...]
+    verdict: Verdict
+    not_checked: tuple[str, ...]
+
+    @property
+    def accepted(self) -> bool:
+        return all(c.accepted for c in self.cases) and all(m.rejected_by for m in self.mutants)
+
+    def to_json(self) -> dict[str, object]:
+        return {**asdict(self), "accepted": self.accepted}
+
+
+def to_markdown(report: Report) -> str:
+    """The report as a page."""
+    parts = [
+        f"# {report.reference} on {report.kernel}",
+        f"{report.arch}, {report.dtype}, shape {report.shape} (B, Hq, Hk, Lq, Lk, D). Verdict: **{_verdict(report)}**.",
+        "## Found",
+        _bullets(_found_lines(report.found)),
+        "## Changed",
+        _changed_line(report.changed),
+        f"```\n{report.pipeline}\n```",
+        "## Checked",
+        _table(
+            ("stage", "shape", "inputs", "error / bound", "LSE", "half-precision reference", ""),
+            [
+                (c.stage, c.shape, c.inputs, _ratio(c.worst), _ratio(c.lse), _ratio(c.reference), _outcome(c))
+                for c in report.cases
+            ],
+        ),
+        "Wrong kernels, each of which must be rejected:",
+        _table(
+            ("mutant", "rejected by", ""), [(m.name, m.rejected_by or "**nobody**", m.detail) for m in report.mutants]
+        ),
+    ]
+    if report.compiled:
+        rows = [(c.arch, c.macros, str(c.registers), str(c.spill_bytes), str(c.shared_bytes)) for c in report.compiled]
+        parts += ["## Compiled", _table(("arch", "macros", "registers", "spill bytes", "shared bytes"), rows)]
+    if report.not_checked:
+        parts += ["## Not checked here", _bullets(report.not_checked)]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(report: Report) -> str:
+    """A few lines for the terminal."""
+    by_stage = {c.stage: [d for d in report.cases if d.stage == c.stage] for c in report.cases}
+    lines = [f"{report.reference} -> {report.kernel} ({report.arch}, {report.dtype}): {_verdict(report)}", "found"]
+    lines += [f"  {line}" for line in _found_lines(report.found)]
+    lines += ["changed", f"  {_changed_line(report.changed)}", "checked"]
+    lines += [f"  {stage}: {_stage_line(cases)}" for stage, cases in by_stage.items()]
+    rejected = sum(1 for m in report.mutants if m.rejected_by)
+    lines.append(f"  wrong kernels rejected: {rejected} of {len(report.mutants)}")
+    lines += [
+        f"  compiled for {c.arch} ({c.macros}): {c.registers} registers, {c.spill_bytes} bytes spilled"
+        for c in report.compiled
+    ]
+    if report.not_checked:
+        lines += ["not checked here", *(f"  {line}" for line in report.not_checked)]
+    return "\n".join(lines)
+
+
+def _verdict(report: Report) -> str:
+    return str(report.verdict) if report.accepted else "REJECTED"
+
+
+def _found_lines(found: Found) -> list[str]:
+    lines = [f"score {found.score}", f"mask {found.mask}", f"weight {found.weight}"]
+    lines += [f"row {row}" for row in found.rows]
+    lines.append(f"out {found.finalize}")
+    if found.lse is not None:
+        lines.append(f"lse {found.lse}")
+    lines.append(f"key head {found.kv_head}")
+    labelled = (
+        ("capture", found.captures),
+        ("requires", found.preconditions),
+        ("specialised", found.specialised),
+        ("assumes", found.assumptions),
+        ("warning:", found.warnings),
+    )
+    return lines + [f"{label} {text}" for label, texts in labelled for text in texts]
+
+
+def _changed_line(changed: Changed) -> str:
+    if not changed.regions:
+        return "nothing: the kernel computes this already"
+    return f"{', '.join(changed.regions)}: {changed.lines_added} lines added, {changed.lines_removed} removed"
+
+
+def _stage_line(cases: list[CaseResult]) -> str:
+    worst = max(c.worst for c in cases)
+    accepted = sum(c.accepted for c in cases)
+    return f"{accepted} of {len(cases)} runs within the bound, worst error {_ratio(worst)} of it"
+
+
+def _outcome(case: CaseResult) -> str:
+    return "" if case.accepted else f"**differs** {case.detail}"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _bullets(lines: tuple[str, ...] | list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    cells = [header, tuple("---" for _ in header), *rows]
+    return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in cells)

@@ -1,0 +1,1 @@
+"""Language models as proposers. A reply is hostile text until judged: parsed here, never executed, checked by the driver."""

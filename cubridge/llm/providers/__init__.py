@@ -1,0 +1,1 @@
+"""One vendor per file."""
