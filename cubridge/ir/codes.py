@@ -23,6 +23,10 @@ CODES: Final[dict[str, str]] = {
     "CU704": "the package of a model provider is not installed",
     "CU705": "no recorded reply is left",
     "CU706": "a proposer that the tool does not have",
+    "CU707": "a transcript cannot be read",
+    "CU708": "the budget of a model is used up",
+    "CU711": "the fences of a reply do not match",
+    "CU712": "a reply has no block, or several, of the kind that was asked for",
     # CU8 compile and launch
     "CU801": "not an architecture that this tool compiles for",
     "CU802": "the kernel is written for another architecture",
