@@ -1,0 +1,158 @@
+"""The command line of `cuirc`, as one table of subcommands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from cubridge import __version__
+from cubridge.cli import commands
+
+Add = Callable[[argparse.ArgumentParser], None]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors in the form of all diagnostics, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error[CU105]: {message}\nhelp: {self.prog} --help\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="cuirc", description="Adapt CUDA attention kernels to PyTorch references, with proof.")
+    parser.add_argument("--version", action="version", version=f"cuirc {__version__}")
+    subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for name, (run, add_arguments) in _COMMANDS.items():
+        sub = subcommands.add_parser(name, help=_first_line(run), description=run.__doc__)
+        sub.add_argument("--diagnostics", choices=("text", "json"), default="text", help="form of diagnostics on stderr")
+        add_arguments(sub)
+        sub.set_defaults(run=run)
+    return parser
+
+
+def _first_line(run: Callable[..., int]) -> str:
+    return (run.__doc__ or "").splitlines()[0]
+
+
+def _reference(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("reference", type=Path, metavar="REF.py", help="file with the PyTorch function")
+    parser.add_argument("--function", metavar="NAME", help="the function (default: `attention`, or the only one)")
+    parser.add_argument("--shape", type=_shape, metavar="B,Hq,Hk,Lq,Lk,D", help="example sizes")
+
+
+def _shape(text: str) -> object:
+    from cubridge.ir.spec import Shape
+
+    parts = text.split(",")
+    if len(parts) != 6 or not all(p.strip().isdecimal() for p in parts):
+        raise argparse.ArgumentTypeError(f"`{text}` is not six sizes B,Hq,Hk,Lq,Lk,D")
+    return Shape(*(int(p) for p in parts))
+
+
+def _instance(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="element type of q, k, v")
+    parser.add_argument("--head-dim", type=int, default=128, metavar="D", help="head dim of the instantiation")
+
+
+def _output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write here instead of stdout, only on success")
+
+
+def _adapt(parser: argparse.ArgumentParser) -> None:
+    _reference(parser)
+    parser.add_argument("--kernel", default="sm80", metavar="sm80|sm90a|PATH.cu", help="the expert kernel to change")
+    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="element type of q, k, v")
+    parser.add_argument("-p", "--pipeline", metavar="PIPELINE", help="passes to run instead of the proposed ones")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
+
+
+def _lift(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", metavar="FILE.cu", help="kernel text with its launch contract beside it")
+    _instance(parser)
+    _output(parser)
+
+
+def _explain(parser: argparse.ArgumentParser) -> None:
+    _reference(parser)
+
+
+def _verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.cu|FILE.cuir")
+    _instance(parser)
+
+
+def _opt(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.cuir", help="`-` reads stdin")
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("-p", "--pipeline", metavar="PIPELINE", help="`pass{option=..},pass`")
+    group.add_argument("--pipeline-file", type=Path, metavar="FILE.toml", help="the same as TOML")
+    parser.add_argument("--print-ir-after-all", action="store_true", help="print the kernel after each pass, on stderr")
+    parser.add_argument("--print-pipeline", action="store_true", help="print the pipeline as text, on stderr")
+    parser.add_argument("--no-verify", action="store_true", help="do not verify before the first and after each pass")
+    _output(parser)
+
+
+def _transfer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="SOURCE.cuir", help="`-` reads stdin")
+    _reference(parser)
+    parser.add_argument("--print-pipeline", action="store_true", help="print the proposed pipeline instead of the kernel")
+    _output(parser)
+
+
+def _lower(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", metavar="SOURCE.cu", help="kernel text with its launch contract beside it")
+    parser.add_argument("target", metavar="TARGET.cuir", help="`-` reads stdin")
+    parser.add_argument("--emit", choices=("patch", "cu"), default="patch", help="a unified diff, or the whole patched text")
+    _instance(parser)
+    _output(parser)
+
+
+def _diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("left", metavar="A.cuir")
+    parser.add_argument("right", metavar="B.cuir")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.cuir", help="`-` reads stdin")
+    _reference(parser)
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="DIR", help="output folder of `cuirc adapt`")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
+
+
+def _bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="DIR", help="output folder of `cuirc adapt`")
+    parser.add_argument("--peers", default="eager,sdpa,flex", metavar="LIST", help="what to time beside it")
+    parser.add_argument("--shape", type=_shape, metavar="B,Hq,Hk,Lq,Lk,D", help="sizes to time at")
+
+
+def _faults(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", metavar="FILE.cu", help="kernel text with its launch contract beside it")
+    parser.add_argument("--json", action="store_true", help="print every fault as JSON instead of the table")
+    _instance(parser)
+
+
+def _doctor(_: argparse.ArgumentParser) -> None:
+    pass
+
+
+_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], Add]] = {
+    "adapt": (commands.adapt, _adapt),
+    "lift": (commands.lift, _lift),
+    "explain": (commands.explain, _explain),
+    "verify": (commands.verify, _verify),
+    "opt": (commands.opt, _opt),
+    "transfer": (commands.transfer, _transfer),
+    "lower": (commands.lower, _lower),
+    "diff": (commands.diff, _diff),
+    "run": (commands.run, _run),
+    "check": (commands.check, _check),
+    "bench": (commands.bench, _bench),
+    "faults": (commands.faults, _faults),
+    "doctor": (commands.doctor, _doctor),
+}
