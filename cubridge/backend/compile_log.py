@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.source import NOWHERE, SourceFile, Span
@@ -12,7 +12,7 @@ from cubridge.ir.source import NOWHERE, SourceFile, Span
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one thread (registers, local memory) and one block (static shared memory) of a kernel use; sizes in bytes."""
+    """What a thread (registers, local memory) and a block (static shared memory) of a kernel use; sizes in bytes."""
 
     registers: int
     spill_stores: int
@@ -27,10 +27,11 @@ class Resources:
 
 
 _MESSAGE = re.compile(
-    r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?P<kind>error|warning|catastrophic error|note)(?: #\d+-D)?: (?P<text>.*)$"
+    r"^(?:(?P<file>[^\n(]+)\((?P<line>\d+)\)|At end of source): "
+    r"(?P<kind>error|warning|catastrophic error|note)(?: #\d+-D)?: (?P<text>.*)$"
 )
 _INSTANTIATION = re.compile(
-    r"^ +(?:detected during|instantiation of) (?P<text>.*?)(?: at line (?P<line>\d+)(?: of (?P<file>\S+))?)?$"
+    r"^ +(?:detected during )?instantiation of (?P<text>.*?)(?: at line (?P<line>\d+)(?: of (?P<file>\S+))?)?$"
 )
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -56,14 +57,15 @@ def resources_of(log: str) -> dict[str, Resources]:
 
 
 def messages_of(log: str, files: Mapping[str, SourceFile], lines_of_ptx: Mapping[int, Span]) -> tuple[Diagnostic, ...]:
-    """Errors and warnings of the compiler, then of the assembler; `lines_of_ptx` places the latter."""
+    """Errors and warnings of the compiler, then of the assembler; `lines_of_ptx` places the latter. The first of `files` is
+    the text itself."""
     lines = log.splitlines()
     return (*_compiler_messages(lines, files), *_assembler_messages(lines, lines_of_ptx))
 
 
 def serialised_wgmma(log: str) -> tuple[Diagnostic, ...]:
-    """The assembler waits after each wgmma where it cannot see that its registers are free (C7510 to C7519). It does not call
-    that an error; here it is one, since such a kernel is several times slower than its text says."""
+    """The assembler waits after each wgmma where it cannot see that its registers are free (C7510 to C7519). It does
+    not call that an error; here it is one, since such a kernel is several times slower than its text says."""
     found = dict.fromkeys(m[0] for m in _SERIALISED.finditer(log))
     help_ = "keep the registers of a wgmma untouched until its wait, and its accumulators out of branches"
     return tuple(Diagnostic("CU807", f"the assembler serialises wgmma: {text}", help=help_) for text in found)
@@ -88,37 +90,50 @@ def _named(path: str, files: Mapping[str, SourceFile]) -> SourceFile | None:
 
 
 def _compiler_messages(lines: list[str], files: Mapping[str, SourceFile]) -> Iterator[Diagnostic]:
-    for at, line in enumerate(lines):
-        head = _MESSAGE.match(line)
-        if head is None:
+    heads = [(at, head) for at, line in enumerate(lines) if (head := _MESSAGE.match(line))]
+    current: Diagnostic | None = None
+    for (at, head), end in zip(heads, (*(at for at, _ in heads[1:]), len(lines)), strict=False):
+        below = lines[at + 1 : end]
+        span = _place(head, below, files)
+        if head["kind"] == "note" and current is not None:
+            current = replace(current, notes=(*current.notes, Note(head["text"], span)))
             continue
-        file = _named(head["file"], files)
-        severity = "warning" if head["kind"] in ("warning", "note") else "error"
-        span = NOWHERE if file is None else _place(file, int(head["line"]), lines[at + 1 : at + 3])
-        yield Diagnostic("CU806", head["text"], span, tuple(_notes(lines[at + 1 :], file, files)), severity=severity)
+        if current is not None:
+            yield current
+        severity = "warning" if head["kind"] == "warning" else "error"
+        current = Diagnostic("CU806", head["text"], span, tuple(_notes(below, span.file, files)), severity=severity)
+    if current is not None:
+        yield current
 
 
-def _place(file: SourceFile, line: int, excerpt: list[str]) -> Span:
+def _place(head: re.Match[str], below: list[str], files: Mapping[str, SourceFile]) -> Span:
     """The word under the caret. The excerpt is indented by two columns; the caret counts bytes."""
-    if line >= len(file.line_starts) and not file.line(min(line, len(file.line_starts))):
-        return Span.whole_line(file, len(file.line_starts))
-    if len(excerpt) < 2 or excerpt[1].strip() != "^":
+    if head["file"] is None:
+        return _last_line(next(iter(files.values())))
+    file = _named(head["file"], files)
+    if file is None:
+        return NOWHERE
+    line = int(head["line"])
+    if len(below) < 2 or below[1].strip() != "^":
         return Span.whole_line(file, line)
-    start = file.line_starts[line - 1] + excerpt[1].index("^") - 2
+    start = file.line_starts[line - 1] + below[1].index("^") - 2
     word = _WORD.match(file.data, start)
     return Span(file, start, word.end() if word else start + 1)
 
 
-def _notes(following: list[str], file: SourceFile | None, files: Mapping[str, SourceFile]) -> Iterator[Note]:
-    """`detected during instantiation of ...` lines up to the next message."""
-    for line in following:
-        if _MESSAGE.match(line):
-            return
+def _last_line(file: SourceFile) -> Span:
+    lines = [number for number in range(1, len(file.line_starts) + 1) if file.line(number).strip()]
+    return Span.whole_line(file, lines[-1] if lines else 1)
+
+
+def _notes(below: list[str], file: SourceFile, files: Mapping[str, SourceFile]) -> Iterator[Note]:
+    """The `instantiation of ..` lines below a message; one that names no file is in the file of the message."""
+    for line in below:
         if found := _INSTANTIATION.match(line):
             place = _named(found["file"], files) if found["file"] else file
-            known = place is not None and found["line"] is not None
+            known = place is not None and place is not NOWHERE.file and found["line"] is not None
             span = Span.whole_line(place, int(found["line"])) if known and place is not None else NOWHERE
-            yield Note(f"in the instantiation {found['text'].removeprefix('instantiation of ')}", span)
+            yield Note(f"in the instantiation of {found['text']}", span)
 
 
 def _assembler_messages(lines: list[str], places: Mapping[int, Span]) -> Iterator[Diagnostic]:

@@ -15,8 +15,8 @@ _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', re.MULTILINE)
 
 
 def include_closure(source: SourceFile, include_dirs: Iterable[Path] = (KERNELS_DIR,)) -> dict[str, SourceFile]:
-    """Every header that `source` reaches by `#include "NAME"`, by NAME. A name is looked up beside the file that includes
-    it, then in `include_dirs`. One that is found nowhere is left out: the compiler reports it, if it is not conditional.
+    """Every header that `source` reaches by `#include "NAME"`, by NAME. A name is looked up beside the file that
+    includes it, then in `include_dirs`. One found nowhere is left out: the compiler reports it, unless conditional.
     Errors: CU804 if one NAME stands for two different texts."""
     directories = tuple(include_dirs)
     found: dict[str, SourceFile] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -63,8 +63,7 @@ def system_include_dir() -> Path | None:
 @cache
 def _load() -> ModuleType:
     try:
-        from cuda.bindings import nvrtc
-
+        nvrtc = import_module("cuda.bindings.nvrtc")
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
         raise CuError(

@@ -81,10 +81,10 @@ def target_for_device(kernel_arch: str, capability: tuple[int, int]) -> Target:
 
 
 def check_shared_memory(need: int, target: Target, constants: dict[str, int], span: Span = NOWHERE) -> None:
-    """Errors: CU803 if a block needs more shared memory (bytes) than the target has; `constants` are what may be lowered."""
+    """Errors: CU803 if a block needs more bytes than the target has; `constants` are what may be lowered."""
     if need <= target.shared_limit:
         return
-    tunable = [f"{name} = {value}" for name, value in constants.items() if name.startswith(("BLOCK_", "STAGES"))]
+    tunable = [f"{name} = {value}" for name, value in constants.items() if name.startswith(("BLOCK", "STAGES", "TILE"))]
     raise CuError(
         Diagnostic(
             "CU803",
