@@ -10,6 +10,7 @@ typedef unsigned short half_t;  // storage only: bf16 bits, or fp16 bits with -D
 #ifdef CUBRIDGE_EMULATE
 #include "emulate/device.h"
 #else
+typedef int shared_int;  // one int in shared memory
 #define DEVICE __device__ __forceinline__
 #define KERNEL(threads, blocks_per_sm) extern "C" __global__ void __launch_bounds__(threads, blocks_per_sm)
 #endif
@@ -17,13 +18,17 @@ typedef unsigned short half_t;  // storage only: bf16 bits, or fp16 bits with -D
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float LN2 = 0.6931471805599453f;
 
 DEVICE int imin(int a, int b) { return a < b ? a : b; }
 DEVICE int imax(int a, int b) { return a > b ? a : b; }
-// for a >= 0, b > 0
-DEVICE int ceil_div(int a, int b) { return (a + b - 1) / b; }
+DEVICE int iabs(int a) { return a < 0 ? -a : a; }
+// for b > 0
+DEVICE int ceil_div(int a, int b) { return a / b + (a % b > 0); }
 // Python's // and % (C truncates): the quotient is rounded down and the remainder has the sign of b.
 DEVICE int floor_div(int a, int b) { return a / b - ((a % b != 0) & ((a % b < 0) != (b < 0))); }
 DEVICE int floor_mod(int a, int b) { return a - floor_div(a, b) * b; }

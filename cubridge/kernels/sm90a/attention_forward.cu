@@ -47,7 +47,7 @@ struct Params {
 struct SharedTiles {
     SharedTile<64, HEAD_DIM> q[CONSUMERS];
     SharedTile<BLOCK_KV, HEAD_DIM> k[STAGES], v[STAGES];
-    int work;  // from the producer; a fixed address, since a slot of a ring would cost uniform registers
+    shared_int work;  // from the producer; a fixed address, since a slot of a ring would cost uniform registers
     Barrier work_full, work_empty;
     Barrier q_full[CONSUMERS], q_empty[CONSUMERS];
     Barrier k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
