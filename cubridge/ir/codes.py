@@ -9,13 +9,25 @@ CODES: Final[dict[str, str]] = {
     "CU101": "the text is not CuIR syntax",
     "CU102": "the text carries no CuIR version, or another one",
     "CU103": "a name, operation or keyword argument that CuIR does not have",
+    "CU104": "a node path that leads nowhere",
     # CU2 verify
     # CU3 interpret
     "CU301": "an expression has no value here",
     # CU4 frontend
+    "CU451": "a launch contract that cannot be read: TOML, version, a key or a value",
+    "CU452": "a line of Params that is no field",
+    "CU453": "an annotation of a Params field that cannot be read",
+    "CU454": "an annotation that does not fit its field or the contract",
+    "CU455": "a kernel text without Params, or without the kernel that its contract names",
     # CU5 pass
     # CU6 patch
     "CU601": "a source map is older than its text",
+    "CU602": "a change outside the regions that a patch may write",
+    "CU603": "CuIR that the CUDA text of a region cannot say",
+    "CU604": "a name that CUDA text cannot have there",
+    "CU605": "two edits of a text overlap",
+    "CU606": "an edit that does not fit the tree it is applied to",
+    "CU607": "a region whose text is not laid out as its CuIR is",
     # CU7 model reply
     "CU701": "a model provider failed",
     "CU702": "a model gave no reply in time",
@@ -45,4 +57,12 @@ CODES: Final[dict[str, str]] = {
     "CU824": "a captured value is missing, or not of its declared shape or type",
     "CU825": "the CUDA driver reports an error",
     "CU826": "sizes or strides that the kernel cannot take",
+    "CU830": "the emulator needs a C++ compiler",
+    "CU831": "the emulator's compiler refuses the kernel text",
+    "CU832": "emulated: threads wait forever",
+    "CU833": "emulated: an access that nothing orders after another",
+    "CU834": "emulated: an instruction used against its rules",
+    "CU835": "emulated: an access outside its memory",
+    "CU836": "emulated: the kernel crashed, or its launch contract does not describe it",
+    "CU837": "emulated: the kernel does not end in time",
 }

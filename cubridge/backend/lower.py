@@ -1,0 +1,123 @@
+"""Target CuIR to patched CUDA text: the difference of two trees becomes edits of the regions it is in, and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cubridge.backend.anchor import KV_RANGE, Anchor, anchors, function_text, spelling_of, struct_text
+from cubridge.backend.diff import diff
+from cubridge.backend.emit import emit_function
+from cubridge.backend.emit_fields import emit_fields
+from cubridge.backend.names import Names
+from cubridge.backend.patch import TextEdit, apply_edits, diff_lines, newline_of, unified_diff
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import Field, Function, Kernel, Record
+from cubridge.ir.source import SourceFile, Span
+from cubridge.ir.source_map import SourceMap, SourceRegion
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """A patched kernel text. `patch`: a unified diff, b"" if nothing changed; lines are counted as it shows them."""
+
+    text: bytes
+    patch: bytes
+    regions_changed: tuple[str, ...]
+    lines_added: int
+    lines_removed: int
+
+
+def lower(
+    file: SourceFile, source_map: SourceMap, source: Kernel, target: Kernel, names: Names, patch_name: str = "kernel.cu"
+) -> Patched:
+    """Patch `file`, whose CuIR is `source`, so that it says `target`. `patch_name`: the path that the diff names.
+    Errors: CU601 stale map, CU602 change outside the regions, CU603, CU604 what the text cannot say, CU607 unknown text."""
+    source_map.check(file.data)
+    found = anchors(diff(source, target), source, source_map)
+    edits = [e for anchor in found for e in _region_edits(anchor, source, target, names)]
+    edits = [e for e in edits if e.new != file.data[e.span.start : e.span.end]]
+    lines = diff_lines(file, edits)
+    return Patched(
+        text=apply_edits(file, edits),
+        patch=unified_diff(lines, patch_name),
+        regions_changed=tuple(a.region.name for a in found),
+        lines_added=sum(line.mark == "+" for line in lines),
+        lines_removed=sum(line.mark == "-" for line in lines),
+    )
+
+
+def _region_edits(anchor: Anchor, source: Kernel, target: Kernel, names: Names) -> Iterator[TextEdit]:
+    if not anchor.functions:
+        old, new = (_fields(kernel, anchor.region.name) for kernel in (source, target))
+        yield _fields_edit(anchor.region, old, new)
+    for name in anchor.functions:
+        yield from _function_edits(anchor.region, source.region(name), target.region(name), target, names)
+    if "key_sequence" in anchor.functions:
+        yield from _struct_edits(anchor.region, source.region("key_sequence"), target.region("key_sequence"))
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+
+def _function_edits(
+    region: SourceRegion, source: Function, target: Function, kernel: Kernel, names: Names
+) -> Iterator[TextEdit]:
+    text = function_text(region, target.name)
+    body = emit_function(target, kernel, spelling_of(target.name, text.parameters, names, region))
+    yield _edit(text.body, body)
+    if target.name not in KV_RANGE and _nothing_stays(source, target):
+        yield TextEdit(text.lead, b"")
+
+
+def _nothing_stays(source: Function, target: Function) -> bool:
+    """Then a comment above the function speaks of code that is gone."""
+    old = {repr(s) for s in source.body}
+    return bool(old) and not old & {repr(s) for s in target.body}
+
+
+def _struct_edits(region: SourceRegion, source: Function, target: Function) -> Iterator[TextEdit]:
+    old, new = _record_fields(source), _record_fields(target)
+    if old == new:
+        return
+    record = target.result
+    if not isinstance(record, Record):
+        raise CuError(Diagnostic("CU603", "`key_sequence` returns a record", target.span))
+    yield _edit(struct_text(region, record.name), f"struct {record.name} {{ int {', '.join(new)}; }};")
+
+
+def _record_fields(function: Function) -> tuple[str, ...]:
+    return tuple(f.name for f in function.result.fields) if isinstance(function.result, Record) else ()
+
+
+# ---- fields ----------------------------------------------------------------------------------------------------------
+
+
+def _fields(kernel: Kernel, section: str) -> Sequence[Field]:
+    match section:
+        case "params":
+            return [f for f in kernel.params if not f.fixed]
+        case "tile_state":
+            return kernel.tile_state
+        case _:
+            return kernel.row_state
+
+
+def _fields_edit(region: SourceRegion, source: Sequence[Field], target: Sequence[Field]) -> TextEdit:
+    span = region.span
+    data = span.file.data
+    marker = data[span.end : data.index(b"//", span.end)]
+    line_before = span.file.location(span.start)[0] - 2
+    column = span.file.line(line_before).find("//") if line_before >= 1 else -1
+    text = data[span.start : span.end].decode("utf-8", errors="surrogateescape")
+    new = emit_fields(text, source, target, marker.decode(), column if column >= 0 else None, _line_end(span.file))
+    return TextEdit(span, new.encode("utf-8", errors="surrogateescape"))
+
+
+def _edit(span: Span, text: str) -> TextEdit:
+    return TextEdit(span, text.replace("\n", _line_end(span.file) + "\n").encode())
+
+
+def _line_end(file: SourceFile) -> str:
+    """What stands before LF at the end of a line."""
+    return newline_of(file)[:-1].decode()
