@@ -10,9 +10,30 @@ from lark import Token, Tree
 
 from cubridge.ir.build_expr import Arguments, ExprBuilder, fail, unknown
 from cubridge.ir.nodes import (
-    CUIR_VERSION, REGIONS, Assign, Attr, BoolLit, Break, Constant, Expr, Field, FieldType, FloatLit, For, Function, Gemm,
-    If, IntLit, Kernel, Loop, Name, Op, RegionCall, RegisterTile, Stmt,
-)  # fmt: skip
+    CUIR_VERSION,
+    REGIONS,
+    Assign,
+    Attr,
+    BoolLit,
+    Break,
+    Constant,
+    Expr,
+    Field,
+    FieldType,
+    FloatLit,
+    For,
+    Function,
+    Gemm,
+    If,
+    IntLit,
+    Kernel,
+    Loop,
+    Name,
+    Op,
+    RegionCall,
+    RegisterTile,
+    Stmt,
+)
 from cubridge.ir.source import Span
 from cubridge.ir.vocabulary import FIELD_FORMS, GEMMS, OP_FORMS, SCHEDULE, SECTIONS, VALUE_REGIONS
 
@@ -129,7 +150,7 @@ class Builder(ExprBuilder):
         result = None
         if statements[-1].data == "return_statement":
             result = self.expr(_child(statements.pop(), 0), 1)
-        names = tuple(self.word(p) for p in params.children if p is not None)
+        names = tuple(self.word(p) for p in params.children if isinstance(p, Token))
         span = self.span(name or tree).to(self.span(params))
         return Function(self.word(name), names, self._body(statements, 1), result, span=span)
 
@@ -157,9 +178,8 @@ class Builder(ExprBuilder):
 
     def _suite(self, tree: Tree[Token], at: int, depth: int) -> tuple[Stmt, ...]:
         suite = tree.children[at]
-        if suite is None:
-            return ()
-        assert isinstance(suite, Tree)
+        if not isinstance(suite, Tree):
+            return ()  # no else
         return self._body([s for s in suite.children if isinstance(s, Tree)], depth + 1)
 
     def _statement(self, tree: Tree[Token], depth: int) -> Stmt | None:
@@ -186,7 +206,7 @@ class Builder(ExprBuilder):
                     fail("a loop without a range is `while True:`, left by `break`", condition.span)
                 return Loop(self._suite(tree, 1, depth), span=self._line(tree))
             case _:
-                fail("`return` has no place here", self._line(tree), help="it is the last line of a function")
+                return fail("`return` has no place here", self._line(tree), help="it is the last line of a function")
 
     def _line(self, tree: Tree[Token]) -> Span:
         """The statement without its line end; of a block, the first line."""

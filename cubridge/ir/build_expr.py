@@ -14,13 +14,33 @@ from lark import Token, Tree
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import (
-    Argument, Attr, Binary, BoolLit, Call, Expr, FieldType, FloatLit, Index, IntLit, Name, Op, Record, Unary,
-)  # fmt: skip
+    Argument,
+    Attr,
+    Binary,
+    BoolLit,
+    Call,
+    Expr,
+    FieldType,
+    FloatLit,
+    Index,
+    IntLit,
+    Name,
+    Op,
+    Record,
+    Unary,
+)
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.types import DType
 from cubridge.ir.vocabulary import (
-    COMPARISON, ORCHESTRATION_CALLS, POWER, PRECEDENCE, SCHEDULE, UNARY, VALUE_REGIONS, Form,
-)  # fmt: skip
+    COMPARISON,
+    ORCHESTRATION_CALLS,
+    POWER,
+    PRECEDENCE,
+    SCHEDULE,
+    UNARY,
+    VALUE_REGIONS,
+    Form,
+)
 
 MAX_DEPTH: Final = 100
 """Bound on nesting plus the lengths of the operator chains on the way down, so that walks may recurse."""
@@ -103,7 +123,9 @@ class ExprBuilder:
             case "parenthesis":
                 return replace(self.expr(_tree(first), depth + 1), span=self.span(tree))
             case "attribute":
-                return Attr(self._operand(_tree(first), depth + 1), self.word(_token(tree.children[1])), span=self.span(tree))
+                return Attr(
+                    self._operand(_tree(first), depth + 1), self.word(_token(tree.children[1])), span=self.span(tree)
+                )
             case "subscript":
                 base, *indices = (_tree(c) for c in tree.children)
                 parts = tuple(self.expr(x, depth + 1) for x in indices)

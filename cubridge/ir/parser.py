@@ -95,7 +95,7 @@ def _step(newline: Token, depths: list[int]) -> Iterator[Token]:
 
 def _mark(kind: str, newline: Token) -> Token:
     """A token without text where the next line begins."""
-    return Token(kind, "", newline.end_pos, newline.end_line, newline.end_column, newline.end_line, newline.end_column, newline.end_pos)
+    return Token(kind, "", newline.end_pos, newline.end_line, newline.end_column, end_pos=newline.end_pos)
 
 
 class _BadIndent(Exception):
@@ -145,7 +145,9 @@ def _syntax_error(file: SourceFile, error: UnexpectedInput) -> Diagnostic:
     if isinstance(error, UnexpectedCharacters):
         start = error.pos_in_stream or 0
         char = file.data[start:].decode("utf-8", errors="replace")[:1]
-        return Diagnostic("CU101", f"character `{char}` has no place here", Span(file, start, start + len(char.encode())))
+        return Diagnostic(
+            "CU101", f"character `{char}` has no place here", Span(file, start, start + len(char.encode()))
+        )
     return _layout_error(file, error)
 
 
@@ -156,5 +158,7 @@ def _layout_error(file: SourceFile, error: UnexpectedInput) -> Diagnostic:
         return Diagnostic("CU101", "the text ends in the middle of something", Span(file, end, end))
     start = token.start_pos or 0
     if token.type == "_INDENT":
-        return Diagnostic("CU101", "this line is indented, but nothing above it opens a block", Span(file, start, start))
+        return Diagnostic(
+            "CU101", "this line is indented, but nothing above it opens a block", Span(file, start, start)
+        )
     return Diagnostic("CU101", "the line ends in the middle of something", Span(file, start, start))

@@ -7,12 +7,44 @@ from dataclasses import fields
 from typing import assert_never
 
 from cubridge.ir.nodes import (
-    CUIR_VERSION, Assign, Attr, Binary, BoolLit, Break, Call, Constant, Expr, Field, FieldType, FloatLit, For, Function,
-    Gemm, If, Index, IntLit, Kernel, Loop, Name, Op, Record, RegionCall, RegisterTile, Stmt, Unary,
-)  # fmt: skip
+    CUIR_VERSION,
+    Assign,
+    Attr,
+    Binary,
+    BoolLit,
+    Break,
+    Call,
+    Constant,
+    Expr,
+    Field,
+    FieldType,
+    FloatLit,
+    For,
+    Function,
+    Gemm,
+    If,
+    Index,
+    IntLit,
+    Kernel,
+    Loop,
+    Name,
+    Op,
+    Record,
+    RegionCall,
+    RegisterTile,
+    Stmt,
+    Unary,
+)
 from cubridge.ir.vocabulary import (
-    ATOM, COMPARISON, FIELD_FORMS, OP_FORMS, POWER, PRECEDENCE, UNARY, Form,
-)  # fmt: skip
+    ATOM,
+    COMPARISON,
+    FIELD_FORMS,
+    OP_FORMS,
+    POWER,
+    PRECEDENCE,
+    UNARY,
+    Form,
+)
 
 _INDENT = "    "
 

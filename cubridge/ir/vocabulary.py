@@ -6,8 +6,20 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from cubridge.ir.nodes import (
-    OPS, Barrier, Captured, Counters, FieldType, Global, Op, Partial, Row, Scalar, SharedValue, TensorMap, Tile,
-)  # fmt: skip
+    OPS,
+    Barrier,
+    Captured,
+    Counters,
+    FieldType,
+    Global,
+    Op,
+    Partial,
+    Row,
+    Scalar,
+    SharedValue,
+    TensorMap,
+    Tile,
+)
 
 PRECEDENCE: Final[dict[str, int]] = {
     "<": 1, "<=": 1, ">": 1, ">=": 1, "==": 1, "!=": 1,

@@ -1,12 +1,18 @@
-"""Walking and changing trees: children, map, paths to nodes, substitution, free names. Works on every node class alike."""
+"""Walking and changing trees: children, map, substitution, free names. Works on every node class alike; see paths.py for places."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from functools import cache
+from typing import Final, TypeVar
 
-from cubridge.ir.nodes import Node
+from cubridge.ir.nodes import NAMED_CONSTANTS, Name, Node
+
+N = TypeVar("N", bound=Node)
+
+SCOPES: Final = frozenset({"p", "smem", "tile", "row", "keys"})
+"""Names that stand for a scope, as in `p.exponent_scale`."""
 
 
 @cache
@@ -34,3 +40,43 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(reversed(list(children(node))))
 
 
+def map_children(node: N, change: Callable[[Node], Node]) -> N:
+    """The node with `change` applied to each child; the same object if no child changed."""
+    changes: dict[str, object] = {}
+    for name in field_names(type(node)):
+        old = getattr(node, name)
+        new = _map_value(old, change)
+        if new is not old:
+            changes[name] = new
+    return replace(node, **changes) if changes else node  # pyright: ignore[reportArgumentType]
+
+
+def rewrite(node: N, change: Callable[[Node], Node]) -> N:
+    """`change` applied to every node, children first; the same object if nothing changed.
+    `change` gives a node that may stand where the old one stood; a new node should carry the old one's span."""
+    return change(map_children(node, lambda child: rewrite(child, change)))  # pyright: ignore[reportReturnType]
+
+
+def substitute(node: N, values: Mapping[str, Node]) -> N:
+    """The node with every `Name` in `values` replaced; what is put in is not looked at again."""
+
+    def change(child: Node) -> Node:
+        return values.get(child.id, child) if isinstance(child, Name) else child
+
+    return rewrite(node, change)
+
+
+def free_names(node: Node) -> frozenset[str]:
+    """The names that a node reads or writes, without named constants and scopes."""
+    names = {child.id for child in walk(node) if isinstance(child, Name)}
+    return frozenset(names - SCOPES - set(NAMED_CONSTANTS))
+
+
+def _map_value(value: object, change: Callable[[Node], Node]) -> object:
+    if isinstance(value, Node):
+        return change(value)
+    if not isinstance(value, tuple):
+        return value
+    items: tuple[object, ...] = value
+    new = tuple(change(item) if isinstance(item, Node) else item for item in items)
+    return items if all(a is b for a, b in zip(items, new, strict=True)) else new

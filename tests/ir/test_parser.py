@@ -8,8 +8,22 @@ import pytest
 
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import (
-    Argument, Attr, Binary, BoolLit, Call, CopyAsync, Expr, FloatLit, Gemm, If, Index, IntLit, Name, Record, Unary,
-)  # fmt: skip
+    Argument,
+    Attr,
+    Binary,
+    BoolLit,
+    Call,
+    CopyAsync,
+    Expr,
+    FloatLit,
+    Gemm,
+    If,
+    Index,
+    IntLit,
+    Name,
+    Record,
+    Unary,
+)
 from cubridge.ir.parser import MAX_BYTES, parse, parse_expr
 from cubridge.ir.printer import print_expr, to_text
 from cubridge.ir.source import SourceFile
@@ -160,12 +174,18 @@ def test_wrong_expression(text: str) -> None:
         ("    zero(o)", "    1 = o", "CU101", "107:5", "this cannot be assigned to"),
         ("    zero(o)", "    o += o", "CU101", "107:5", "`+=` accumulates a gemm alone"),
         ("    zero(o)", "    return o", "CU101", "107:5", "`return` has no place here"),
-        ("    zero(o)", "    while o:\n        break", "CU101", "107:11", "a loop without a range is `while True:`, left by `break`"),
+        (
+            "    zero(o)",
+            "    while o:\n        break",
+            "CU101",
+            "107:11",
+            "a loop without a range is `while True:`, left by `break`",
+        ),
         ("range(0, ROWS)", "range(ROWS)", "CU101", "131:9", "a loop runs over `range(start, stop)`"),
         (', team="block"', "", "CU101", "100:2", "`@kernel(..)` needs `team=..`"),
         ("def attention_forward()", "def attention_forward(x)", "CU101", "101:5", "a kernel takes and returns nothing"),
     ],
-)  # fmt: skip
+)
 def test_wrong_kernel(old: str, new: str, code: str, place: str, message: str) -> None:
     text = golden_file("sm80").text
     assert old in text
@@ -202,7 +222,9 @@ def test_deep_blocks_are_refused() -> None:
 
 def test_comments_blank_lines_and_line_ends_mean_nothing() -> None:
     text = golden_file("sm80").text
-    noisy = text.replace("    zero(o)\n", "\n    zero(o)  # é\n        # deep\n  \n# flat\n").replace("o=Global", "# c\n o=Global")
+    noisy = text.replace("    zero(o)\n", "\n    zero(o)  # é\n        # deep\n  \n# flat\n").replace(
+        "o=Global", "# c\n o=Global"
+    )
     assert parse(SourceFile.from_text("noisy", noisy)) == golden_kernel("sm80")
     assert parse(SourceFile("crlf", text.replace("\n", "\r\n").encode())) == golden_kernel("sm80")
     assert parse(SourceFile.from_text("no end", text.rstrip())) == golden_kernel("sm80")
