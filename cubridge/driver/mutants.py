@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, FloatLit, IntLit, Name
+from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, FloatLit, IntLit, Name, Node
 from cubridge.ir.spec import AttentionSpec
-from cubridge.ir.walk import map_expr, names_in, substitute
+from cubridge.ir.walk import free_names, rewrite, substitute
 
 Mutation = Callable[[AttentionSpec], AttentionSpec | None]
 """From a spec to a wrong one; None where the mutation does not apply."""
@@ -46,7 +46,7 @@ def _mask_dropped(spec: AttentionSpec) -> AttentionSpec | None:
 
 def _mask_shifted(by: int) -> Mutation:
     def mutate(spec: AttentionSpec) -> AttentionSpec | None:
-        if "i" not in names_in(spec.mask):
+        if "i" not in free_names(spec.mask):
             return None
         last = _minus(Name("Lq"), _i(1))
         row = Call("maximum", (Call("minimum", (_plus(Name("i"), _i(by)), last)), _i(0)))
@@ -66,10 +66,10 @@ def _last_key_lost(spec: AttentionSpec) -> AttentionSpec | None:
 
 def _other_alignment(spec: AttentionSpec) -> AttentionSpec | None:
     """Top left for bottom right and the reverse."""
-    if "i" not in names_in(spec.mask):
+    if "i" not in free_names(spec.mask):
         return None
     offset = _minus(Name("Lk"), Name("Lq"))
-    if {"Lq", "Lk"} <= names_in(spec.mask):
+    if {"Lq", "Lk"} <= free_names(spec.mask):
         return _everywhere(spec, substitute(spec.mask, {"Lq": Name("Lk")}))
     return _everywhere(spec, substitute(spec.mask, {"i": _plus(Name("i"), offset)}))
 
@@ -90,7 +90,7 @@ def _bias_after_cap(spec: AttentionSpec) -> AttentionSpec | None:
     """What was added inside the cap is added after it."""
     moved: list[Expr] = []
 
-    def lift_bias(node: Expr) -> Expr:
+    def lift_bias(node: Node) -> Node:
         match node:
             case Call("tanh", (argument,)) if not moved:
                 with_s, without = _split_bias(argument)
@@ -99,7 +99,7 @@ def _bias_after_cap(spec: AttentionSpec) -> AttentionSpec | None:
             case _:
                 return node
 
-    score = map_expr(spec.score, lift_bias)
+    score = rewrite(spec.score, lift_bias)
     for bias in moved:
         score = _plus(score, bias)
     return replace(spec, score=score) if moved else None
@@ -108,14 +108,14 @@ def _bias_after_cap(spec: AttentionSpec) -> AttentionSpec | None:
 def _split_bias(expr: Expr) -> tuple[Expr, list[Expr]]:
     """The part of a sum, under constant factors, that reads s; and the addends that do not."""
     match expr:
-        case Binary("+" | "-" as op, left, right) if ("s" in names_in(left)) != ("s" in names_in(right)):
-            with_s, other = (left, right) if "s" in names_in(left) else (right, left)
+        case Binary("+" | "-" as op, left, right) if ("s" in free_names(left)) != ("s" in free_names(right)):
+            with_s, other = (left, right) if "s" in free_names(left) else (right, left)
             inner, rest = _split_bias(with_s)
             return inner, [*rest, other if op == "+" or with_s is right else Binary("*", FloatLit(-1.0), other)]
-        case Binary("*" | "/" as op, left, right) if "s" in names_in(left):
+        case Binary("*" | "/" as op, left, right) if "s" in free_names(left):
             inner, rest = _split_bias(left)
             return Binary(op, inner, right), rest
-        case Binary("*", left, right) if "s" in names_in(right):
+        case Binary("*", left, right) if "s" in free_names(right):
             inner, rest = _split_bias(right)
             return Binary("*", left, inner), rest
         case _:
@@ -127,7 +127,7 @@ def _heads_tiled(spec: AttentionSpec) -> AttentionSpec | None:
 
 
 def _head_of_captures_shifted(spec: AttentionSpec) -> AttentionSpec | None:
-    if "h" not in names_in(spec.score) | names_in(spec.mask) | names_in(spec.finalize):
+    if "h" not in free_names(spec.score) | free_names(spec.mask) | free_names(spec.finalize):
         return None
     other = Binary("%", _plus(Name("h"), _i(1)), Name("Hq"))
     return replace(

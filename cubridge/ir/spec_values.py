@@ -13,7 +13,8 @@ import torch
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate
-from cubridge.ir.nodes import Expr, Index, Name
+from cubridge.ir.nodes import Call, Expr, Index, IntLit, Name, Node
+from cubridge.ir.walk import rewrite, walk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,18 +112,18 @@ def _tensor(expr: Expr, scope: Scope, dtype: torch.dtype) -> Tensor:
 
 def _clamped(expr: Expr, scope: Scope) -> Expr:
     """`expr` with every index of a capture clamped into its extent."""
-    from cubridge.ir.nodes import Call, IntLit
-    from cubridge.ir.walk import map_children
 
-    expr = map_children(expr, lambda node: _clamped(node, scope) if isinstance(node, Expr) else node)
-    if not (isinstance(expr, Index) and isinstance(expr.base, Name)):
-        return expr
-    extents = scope[expr.base.id].shape  # pyright: ignore
-    inside = tuple(
-        Call("minimum", (Call("maximum", (x, IntLit(0))), IntLit(int(n) - 1)))
-        for x, n in zip(expr.indices, extents, strict=True)
-    )
-    return Index(expr.base, inside, span=expr.span)
+    def clamp(node: Node) -> Node:
+        if not (isinstance(node, Index) and isinstance(node.base, Name)):
+            return node
+        extents = scope[node.base.id].shape  # pyright: ignore
+        inside = tuple(
+            Call("minimum", (Call("maximum", (x, IntLit(0))), IntLit(int(n) - 1)))
+            for x, n in zip(node.indices, extents, strict=True)
+        )
+        return Index(node.base, inside, span=node.span)
+
+    return rewrite(expr, clamp)
 
 
 def _row_shift(spec: AttentionSpec, score: Tensor, visible: Tensor, empty: Tensor) -> Tensor:
@@ -156,12 +157,12 @@ def _derivative(expr: Expr, name: str, scope: Scope, full: tuple[int, ...]) -> t
 def _approximation(expr: Expr, approximated: Mapping[str, FunctionInfo], scope: Scope, full: tuple[int, ...]) -> Tensor:
     """The error of `expr` to first order, from the declared errors of the functions that stand in for its calls."""
     total = torch.zeros(full, dtype=torch.float64)
-    for call in calls_in(expr):
-        info = approximated.get(call.fn)
-        if info is None:
+    for call in walk(expr):
+        info = approximated.get(call.fn) if isinstance(call, Call) else None
+        if info is None or not isinstance(call, Call):
             continue
         value = _tensor(call, scope, torch.float64).expand(full)
-        outer = replace_node(expr, call, Name("$call"))
+        outer = rewrite(expr, lambda node, call=call: Name("$call") if node == call else node)
         _, slope = _derivative(outer, "$call", {**scope, "$call": value}, full)
         total = total + slope * (info.abs_error + info.rel_error * value.abs())
     return total
