@@ -77,7 +77,9 @@ def _check_groups(sizes: Mapping[str, int]) -> None:
     query_heads, key_heads = sizes["Hq"], sizes["Hk"]
     if query_heads and (key_heads == 0 or query_heads % key_heads):
         message = f"{query_heads} query heads cannot share {key_heads} key heads evenly"
-        raise CuError(Diagnostic("CU826", message, help="the number of query heads must be a multiple of the key heads"))
+        raise CuError(
+            Diagnostic("CU826", message, help="the number of query heads must be a multiple of the key heads")
+        )
 
 
 def _names_of(expr: Expr) -> set[str]:

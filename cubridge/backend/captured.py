@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     CaptureValue = Tensor | Scalar
 
 
-
 def scalar_captures(values: Mapping[str, CaptureValue]) -> dict[str, Scalar]:
     """The captured values that are single numbers: Python's, and tensors without axes."""
     scalars: dict[str, Scalar] = {}

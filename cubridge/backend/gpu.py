@@ -158,8 +158,8 @@ def find_gpu(device: torch.device | None = None) -> Gpu:
         raise no_gpu(f"tensors on {device} are not on a GPU")
     if not torch.cuda.is_available():
         raise no_gpu(f"torch {torch.__version__} finds no CUDA device")
-    index = torch.cuda.current_device() if device is None or device.index is None else device.index
-    return _gpu(index)
+    index: int | None = None if device is None else device.index
+    return _gpu(torch.cuda.current_device() if index is None else index)
 
 
 @cache

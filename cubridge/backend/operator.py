@@ -86,7 +86,9 @@ class AttentionOperator:
         self._launchers: dict[torch.device, Launcher] = {}
         self._operator = _register(self)
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, *args: object, **kwargs: object) -> Tensor | tuple[Tensor, Tensor]:
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, *args: object, **kwargs: object
+    ) -> Tensor | tuple[Tensor, Tensor]:
         tensors, numbers = _split(bind_extras(self.plan.arguments, args, kwargs))
         refuse_gradients({"q": q, "k": k, "v": v}, self.plan, tensors)
         return self._operator(q, k, v, tensors, numbers)
