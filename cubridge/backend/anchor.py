@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from cubridge.backend.diff import Delete, Edit, Insert, Replace, place_of, span_of
+from cubridge.backend.diff import Change, Edit, place_of
 from cubridge.backend.names import Names, Spelling
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import REGIONS, Field, Kernel
-from cubridge.ir.source import Span
+from cubridge.ir.nodes import REGIONS, Field, Kernel, Node
+from cubridge.ir.paths import Splice
+from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.source_map import SourceMap, SourceRegion
 
 KV_RANGE: Final = ("key_sequence", "key_count", "key_tile", "key_masked")
@@ -28,7 +29,7 @@ class Anchor:
 
 def anchors(edits: Iterable[Edit], source: Kernel, source_map: SourceMap) -> tuple[Anchor, ...]:
     """The regions that `edits` of `source` change, in the order of the text.
-    Errors: CU602 for an edit outside every region that may be patched, CU607 for a region that the text lacks."""
+    Errors: CU602 for an edit outside every region that may be patched, CU606 for a region that the text lacks."""
     touched: dict[str, set[str]] = {}
     for edit in edits:
         region, function = _region_of(edit, source)
@@ -37,41 +38,39 @@ def anchors(edits: Iterable[Edit], source: Kernel, source_map: SourceMap) -> tup
     missing = touched.keys() - regions
     if missing:
         name = min(missing)
-        raise CuError(Diagnostic("CU607", f"{source_map.file.name} has no region `{name}`, which the change needs"))
+        raise CuError(Diagnostic("CU606", f"{source_map.file.name} has no region `{name}`, which the change needs"))
     found = (Anchor(regions[name], tuple(f for f in REGIONS if f in functions)) for name, functions in touched.items())
     return tuple(sorted(found, key=lambda a: a.region.span.start))
 
 
 def _region_of(edit: Edit, source: Kernel) -> tuple[str, str | None]:
     """The region of the text that holds what `edit` changes, and the function if it is one."""
-    match edit.path:
-        case ("params", _) if not any(f.fixed for f in _fields(edit)):
+    match edit.at.steps:
+        case ("params",) if isinstance(edit, Splice) and not any(_is_fixed(n) for n in (*edit.old, *edit.new)):
             return "params", None
-        case ("tile_state" | "row_state" as section, _):
+        case ("tile_state" | "row_state" as section,):
             return section, None
-        case ("regions", int(at), "body" | "result", *_):
-            name = source.regions[at].name
+        case ("regions", str(name), "body" | "result", *_):
             return ("kv_range" if name in KV_RANGE else name), name
         case _:
             raise CuError(
                 Diagnostic(
                     "CU602",
                     f"the change of `{place_of(edit, source)}` is outside the regions that a patch may write",
-                    span_of(edit),
+                    _span(edit),
                     help=f"a variant may change {', '.join((*FIELD_REGIONS, *REGIONS))}",
                 )
             )
 
 
-def _fields(edit: Edit) -> list[Field]:
-    match edit:
-        case Replace(_, old, new):
-            values = [old, new]
-        case Insert(_, new):
-            values = [new]
-        case Delete(_, old):
-            values = [old]
-    return [v for v in values if isinstance(v, Field)]
+def _is_fixed(node: Node) -> bool:
+    return isinstance(node, Field) and node.fixed
+
+
+def _span(edit: Edit) -> Span:
+    """Where the text of an edit stands: of what goes, else of what comes."""
+    values = (edit.old, edit.new) if isinstance(edit, Change) else (*edit.old, *edit.new)
+    return next((v.span for v in values if isinstance(v, Node) and v.span is not NOWHERE), NOWHERE)
 
 
 # ---- functions and structs inside a region ---------------------------------------------------------------------------
@@ -90,16 +89,16 @@ _HIDDEN: Final = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^
 
 
 def function_text(region: SourceRegion, name: str) -> FunctionText:
-    """The definition of function `name` in a region. Errors: CU607 if there is none."""
+    """The definition of function `name` in a region. Errors: CU606 if there is none."""
     span = region.span
     text = _visible(span)
     head = re.search(rf"\b{name}\s*\(", text)
     if head is None:
-        raise CuError(Diagnostic("CU607", f"region `{region.name}` does not define the function `{name}`", span))
+        raise CuError(Diagnostic("CU606", f"region `{region.name}` does not define the function `{name}`", span))
     closing = _closing(text, head.end() - 1, span)
     brace = text.find("{", closing)
     if brace < 0 or text[closing + 1 : brace].strip():
-        raise CuError(Diagnostic("CU607", f"region `{region.name}` does not define the function `{name}`", span))
+        raise CuError(Diagnostic("CU606", f"region `{region.name}` does not define the function `{name}`", span))
     body = Span(span.file, span.start + brace, span.start + _closing(text, brace, span) + 1)
     parameters = text[head.end() : closing]
     first = re.search(r"\S", text)
@@ -109,11 +108,11 @@ def function_text(region: SourceRegion, name: str) -> FunctionText:
 
 
 def struct_text(region: SourceRegion, name: str) -> Span:
-    """From `struct NAME` to its semicolon. Errors: CU607 if the region has none."""
+    """From `struct NAME` to its semicolon. Errors: CU606 if the region has none."""
     text = _visible(region.span)
     head = re.search(rf"\bstruct\s+{name}\s*{{", text)
     if head is None:
-        raise CuError(Diagnostic("CU607", f"region `{region.name}` does not define the struct `{name}`", region.span))
+        raise CuError(Diagnostic("CU606", f"region `{region.name}` does not define the struct `{name}`", region.span))
     end = text.find(";", _closing(text, head.end() - 1, region.span))
     return Span(region.span.file, region.span.start + head.start(), region.span.start + end + 1)
 
@@ -131,7 +130,7 @@ def _closing(text: str, start: int, span: Span) -> int:
         depth += (text[at] in "({[") - (text[at] in ")}]")
         if depth == 0:
             return at
-    raise CuError(Diagnostic("CU607", "a bracket of this region is never closed", span))
+    raise CuError(Diagnostic("CU606", "a bracket of this region is never closed", span))
 
 
 # ---- what a signature says about names -------------------------------------------------------------------------------
@@ -141,12 +140,12 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def spelling_of(function: str, parameters: str, names: Names, region: SourceRegion) -> Spelling:
-    """Names inside a region's function, from its parameter list. Errors: CU607 if it does not have the fixed parameters."""
+    """Names inside a region's function, from its parameter list. Errors: CU606 if it does not have the fixed parameters."""
     texts = [part for part in _split(parameters) if part.strip()]
     expected = (*REGIONS[function], "p")
     if len(texts) != len(expected):
         what = f"`{function}` takes {len(texts)} arguments, its signature has {len(expected)}: {', '.join(expected)}"
-        raise CuError(Diagnostic("CU607", what, region.span))
+        raise CuError(Diagnostic("CU606", what, region.span))
     arguments: dict[str, str] = {}
     extents: dict[str, list[str]] = {}
     for name, text in zip(expected, texts, strict=True):

@@ -2,183 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Final, assert_never, cast
 
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, InternalError
 from cubridge.ir.nodes import Constant, Expr, Field, For, Function, If, Kernel, Loop, Node, Stmt
+from cubridge.ir.paths import Path, Splice, get, put
 from cubridge.ir.printer import print_expr, print_field_type, print_function, print_stmts
-from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.walk import field_names
-
-Path = tuple[str | int, ...]
-"""Steps from the kernel to a node: names of fields and places in tuples, as they are in the source tree."""
-
-Value = object
-"""What a field of a node holds: a node, a tuple of nodes or plain data."""
 
 _BLOCKS: Final = (Kernel, Function, If, For, Loop)
 """Nodes that are compared part by part; any other is replaced whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
-    """What stands at `path` becomes `new`."""
+class Change:
+    """The field at `at` of a block, which is no tuple of nodes, becomes `new`: a condition, a result, the name of a kernel."""
 
-    path: Path
-    old: Value
-    new: Value
+    at: Path
+    old: object
+    new: object
 
-
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """`new` comes in front of the node at `path`, or last in its tuple."""
-
-    path: Path
-    new: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """The node at `path` goes."""
-
-    path: Path
-    old: Node
+    def apply(self, root: Node) -> Node:
+        """Errors: CU104 if the field is not there or does not hold `old`."""
+        parent, name = get(root, self.at.parent), str(self.at.steps[-1])
+        if name not in field_names(type(parent)) or _key(getattr(parent, name)) != _key(self.old):
+            raise CuError(Diagnostic("CU104", f"`{self.at}` does not hold what this edit changes", parent.span))
+        return put(root, self.at.parent, replace(parent, **{name: self.new}))  # pyright: ignore[reportArgumentType]
 
 
-Edit = Replace | Insert | Delete
+Edit = Splice | Change
 
 
-# ---- finding edits ---------------------------------------------------------------------------------------------------
+# ---- finding and applying --------------------------------------------------------------------------------------------
 
 
 def diff(source: Kernel, target: Kernel) -> tuple[Edit, ...]:
     """Edits that turn `source` into `target`, in the order of the source; none if the two are the same text."""
-    return tuple(_diff(source, target, ()))
+    return tuple(_parts(source, target, Path()))
 
 
-def _key(value: Value) -> str:
-    """Equal for equal text. Structural equality would take 0.0 for -0.0 and 1 for 1.0."""
+def apply(edits: Sequence[Edit], source: Kernel) -> Kernel:
+    """The tree after `edits`, as `diff` gives them. Errors: CU104 where one does not fit what `source` has."""
+    root: Node = source
+    for edit in reversed(edits):  # the last first, so that places in front of it stay what they are
+        root = edit.apply(root)
+    if not isinstance(root, Kernel):
+        raise InternalError("an edit put something else in place of the kernel")
+    return root
+
+
+def _key(value: object) -> str:
+    """Equal for equal text; structural equality would take 0.0 for -0.0 and 1 for 1.0."""
     return repr(value)
 
 
-def _diff(old: Value, new: Value, path: Path) -> Iterator[Edit]:
-    if _key(old) == _key(new):
-        return
-    if isinstance(old, tuple) and isinstance(new, tuple) and _is_nodes(old) and _is_nodes(new):
-        yield from _diff_tuples(old, new, path)
-    elif isinstance(old, _BLOCKS) and type(old) is type(new):
-        for name in field_names(type(old)):
-            yield from _diff(getattr(old, name), getattr(new, name), (*path, name))
-    else:
-        yield Replace(path, old, new)
+def _parts(old: Node, new: Node, path: Path) -> Iterator[Edit]:
+    for name in field_names(type(old)):
+        mine, other = getattr(old, name), getattr(new, name)
+        if _key(mine) == _key(other):
+            continue
+        if _is_nodes(mine) and _is_nodes(other):
+            yield from _tuples(mine, other, path / name)
+        elif _opens(mine, other):
+            yield from _parts(mine, other, path / name)
+        else:
+            yield Change(path / name, mine, other)
 
 
-def _is_nodes(values: tuple[Value, ...]) -> bool:
-    return all(isinstance(v, Node) for v in values)
+def _is_nodes(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(v, Node) for v in cast(tuple[object, ...], value))
 
 
-def _diff_tuples(old: Sequence[Node], new: Sequence[Node], path: Path) -> Iterator[Edit]:
+def _opens(old: object, new: object) -> bool:
+    """Whether two nodes are one block whose content changed."""
+    if isinstance(old, Function) and isinstance(new, Function):
+        return old.name == new.name
+    return isinstance(old, _BLOCKS) and type(old) is type(new)
+
+
+def _tuples(old: tuple[Node, ...], new: tuple[Node, ...], path: Path) -> Iterator[Edit]:
     matcher = SequenceMatcher(None, [_key(x) for x in old], [_key(x) for x in new], autojunk=False)
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
         if tag == "equal":
             continue
-        paired = min(end - start, new_end - new_start)
-        for at in range(paired):
-            yield from _diff(old[start + at], new[new_start + at], (*path, start + at))
-        for at in range(start + paired, end):
-            yield Delete((*path, at), old[at])
-        for at in range(new_start + paired, new_end):
-            yield Insert((*path, end), new[at])
+        pairs = list(zip(old[start:end], new[new_start:new_end], strict=False))
+        if end - start == new_end - new_start and all(_opens(a, b) for a, b in pairs) and _are_distinct(old):
+            for at, (mine, other) in enumerate(pairs, start):
+                yield from _parts(mine, other, path / (mine.name if isinstance(mine, Function) else at))
+        else:
+            yield Splice(path, start, old[start:end], new[new_start:new_end])
 
 
-# ---- applying them ---------------------------------------------------------------------------------------------------
-
-
-def apply(edits: Iterable[Edit], source: Kernel) -> Kernel:
-    """The tree after all edits at once. Errors: CU606 where an edit does not fit what `source` has at its path."""
-    result = _apply(source, [(e.path, e) for e in edits])
-    if not isinstance(result, Kernel):
-        raise CuError(Diagnostic("CU606", "an edit puts something else in place of the kernel"))
-    return result
-
-
-Pending = list[tuple[Path, Edit]]
-"""Edits with what is left of their paths."""
-
-
-def _apply(value: Value, pending: Pending) -> Value:
-    if not pending:
-        return value
-    here = [edit for rest, edit in pending if not rest]
-    if here:
-        return _replaced(value, here, len(pending))
-    if isinstance(value, tuple):
-        return _apply_tuple(cast(tuple[Node, ...], value), pending)
-    if not isinstance(value, Node):
-        raise _misfit(pending[0][1])
-    changed = {str(name): _apply(_field(value, name, group), group) for name, group in _by_step(pending).items()}
-    return replace(value, **changed)
-
-
-def _replaced(value: Value, here: Sequence[Edit], count: int) -> Value:
-    edit = here[0]
-    if count != 1 or not isinstance(edit, Replace) or _key(edit.old) != _key(value):
-        raise _misfit(edit)
-    return edit.new
-
-
-def _field(node: Node, name: str | int, group: Pending) -> Value:
-    if name not in field_names(type(node)):
-        raise _misfit(group[0][1])
-    return getattr(node, str(name))
-
-
-def _apply_tuple(items: tuple[Node, ...], pending: Pending) -> tuple[Node, ...]:
-    groups = _by_step(pending)
-    unknown = [group for step, group in groups.items() if step not in range(len(items) + 1)]
-    if unknown:
-        raise _misfit(unknown[0][0][1])
-    out: list[Node] = []
-    for at in range(len(items) + 1):
-        inserts = [e for rest, e in groups.get(at, []) if not rest and isinstance(e, Insert)]
-        others = [(rest, e) for rest, e in groups.get(at, []) if rest or not isinstance(e, Insert)]
-        out += [e.new for e in inserts]
-        if at < len(items):
-            out += _apply_item(items[at], others)
-        elif others:
-            raise _misfit(others[0][1])
-    return tuple(out)
-
-
-def _apply_item(item: Node, pending: Pending) -> list[Node]:
-    deletion = next((edit for rest, edit in pending if not rest and isinstance(edit, Delete)), None)
-    if deletion is None:
-        return [cast(Node, _apply(item, pending))]
-    if len(pending) != 1 or _key(deletion.old) != _key(item):
-        raise _misfit(deletion)
-    return []
-
-
-def _by_step(pending: Pending) -> Mapping[str | int, Pending]:
-    groups: dict[str | int, Pending] = {}
-    for rest, edit in pending:
-        groups.setdefault(rest[0], []).append((rest[1:], edit))
-    return groups
-
-
-def _misfit(edit: Edit) -> CuError:
-    path = "/".join(str(step) for step in edit.path) or "the kernel"
-    return CuError(Diagnostic("CU606", f"the source has nothing at {path} that this edit fits", span_of(edit)))
-
-
-def span_of(edit: Edit) -> Span:
-    """Where the edit's text stands: of what goes, else of what comes."""
-    nodes = [edit.new] if isinstance(edit, Insert) else [edit.old, *([edit.new] if isinstance(edit, Replace) else [])]
-    return next((n.span for n in nodes if isinstance(n, Node) and n.span is not NOWHERE), NOWHERE)
+def _are_distinct(nodes: Iterable[Node]) -> bool:
+    """Functions are found by name, so that two of one name cannot be told apart."""
+    names = [n.name for n in nodes if isinstance(n, Function)]
+    return len(names) == len(set(names))
 
 
 # ---- for people ------------------------------------------------------------------------------------------------------
@@ -196,15 +118,13 @@ def render_diff(source: Kernel, target: Kernel) -> str:
 
 def place_of(edit: Edit, source: Kernel) -> str:
     """The region, section or function that an edit is in."""
-    match edit.path:
-        case ("regions", int(at), *_) if at < len(source.regions):
-            return source.regions[at].name
+    match edit.at.steps:
+        case ("regions", str(region), *_):
+            return region
         case ("schedule", *_):
             return source.schedule.name
         case ("body", *_):
             return source.name
-        case ("params", *_):
-            return "params"
         case (str(section), *_):
             return {"constants": "const"}.get(section, section)
         case _:
@@ -217,22 +137,18 @@ _FORMS: Final[dict[str | int, str]] = {"result": "return {}", "condition": "if {
 
 def _render(edit: Edit) -> list[str]:
     match edit:
-        case Replace(path, old, new):
-            form = _FORMS.get(path[-1], "{}")
-            return _marked("-", form.format(_text(old))) + _marked("+", form.format(_text(new)))
-        case Insert(_, new):
-            return _marked("+", _text(new))
-        case Delete(_, old):
-            return _marked("-", _text(old))
+        case Splice(_, _, old, new):
+            gone, come = ([_text(n) for n in nodes] for nodes in (old, new))
+        case Change(at, old, new):
+            form = _FORMS.get(at.steps[-1], "{}")
+            gone, come = ([form.format(_text(value))] for value in (old, new))
         case _:
             assert_never(edit)
+    marked = [("-", text) for text in gone] + [("+", text) for text in come]
+    return [f"{mark} {line}" for mark, text in marked for line in text.split("\n")]
 
 
-def _marked(mark: str, text: str) -> list[str]:
-    return [f"{mark} {line}" for line in text.split("\n")]
-
-
-def _text(value: Value) -> str:
+def _text(value: object) -> str:
     match value:
         case Function():
             return print_function(value)

@@ -32,7 +32,7 @@ def lower(
     file: SourceFile, source_map: SourceMap, source: Kernel, target: Kernel, names: Names, patch_name: str = "kernel.cu"
 ) -> Patched:
     """Patch `file`, whose CuIR is `source`, so that it says `target`. `patch_name`: the path that the diff names.
-    Errors: CU601 stale map, CU602 change outside the regions, CU603, CU604 what the text cannot say, CU607 unknown text."""
+    Errors: CU601 stale map, CU602 change outside the regions, CU603, CU604 what the text cannot say, CU606 unknown text."""
     source_map.check(file.data)
     found = anchors(diff(source, target), source, source_map)
     edits = [e for anchor in found for e in _region_edits(anchor, source, target, names)]

@@ -11,6 +11,25 @@ CODES: Final[dict[str, str]] = {
     "CU103": "a name, operation or keyword argument that CuIR does not have",
     "CU104": "a node path that leads nowhere",
     # CU2 verify
+    # CU25x, CU26x order
+    "CU250": "a deadlock",
+    "CU251": "two accesses to shared memory that nothing orders",
+    "CU252": "shared memory is read before anything was written to it, or has no such slot",
+    "CU253": "a copy whose data nobody reads",
+    "CU254": "a register tile is used while an asynchronous gemm writes or reads it",
+    "CU255": "a register tile or row state is read before it is written",
+    "CU256": "an operation that all threads of a warp or warpgroup must take together",
+    "CU257": "a barrier is used before, or unordered with, its initialisation",
+    "CU258": "an arrival too many, or a wait that may see another phase than the one meant",
+    "CU259": "a copy brings more bytes than its barrier expects",
+    "CU260": "something is left over when the kernel ends",
+    "CU261": "a named barrier that is not used alike by all",
+    "CU262": "a fence is missing before a wgmma",
+    "CU263": "a tile skips or repeats a step from scores to output",
+    "CU264": "a tile is of another place than its use says",
+    "CU265": "register budgets that do not add up",
+    "CU266": "work tiles that are not taken in turn, once each",
+    "CU267": "a kernel that does not come to an end",
     # CU3 interpret
     "CU301": "an expression has no value here",
     # CU4 frontend
@@ -26,8 +45,7 @@ CODES: Final[dict[str, str]] = {
     "CU603": "CuIR that the CUDA text of a region cannot say",
     "CU604": "a name that CUDA text cannot have there",
     "CU605": "two edits of a text overlap",
-    "CU606": "an edit that does not fit the tree it is applied to",
-    "CU607": "a region whose text is not laid out as its CuIR is",
+    "CU606": "a region whose text is not laid out as its CuIR is",
     # CU7 model reply
     "CU701": "a model provider failed",
     "CU702": "a model gave no reply in time",
