@@ -32,7 +32,7 @@ _BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 
-_SCALAR_CALLS: Final[dict[str, Callable[..., Value]]] = {
+SCALAR_CALLS: Final[dict[str, Callable[..., Value]]] = {
     "where": lambda c, a, b: a if c else b,
     "maximum": max, "minimum": min, "abs": abs,
     "ceil_div": lambda a, b: -(-a // b), "floor_div": operator.floordiv, "floor_mod": operator.mod,
@@ -108,9 +108,9 @@ def _guard(expr: Expr, fn: Callable[..., Value], *args: Value) -> Value:
 def _call(expr: Expr, fn: str, args: list[Value]) -> Value:
     if any(is_tensor(a) for a in args):
         return _tensor_call(expr, fn, args)
-    if fn not in _SCALAR_CALLS:
+    if fn not in SCALAR_CALLS:
         raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))
-    return _guard(expr, _SCALAR_CALLS[fn], *args)
+    return _guard(expr, SCALAR_CALLS[fn], *args)
 
 
 def _tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:

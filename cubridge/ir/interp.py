@@ -1,0 +1,437 @@
+"""Shared stepping of the engines: a kernel body as linear code with jumps, and expressions as closures over an agent.
+
+An agent is a group of threads that step together: a warp in the order engine, a team in the value engine. Conditions that differ
+between its threads give a mask of active threads, so that `if thread == 0:` and leader arrivals mean what they mean on a device.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+
+from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.evaluate import CONSTANTS
+from cubridge.ir.nodes import (
+    Assign,
+    Attr,
+    Binary,
+    BoolLit,
+    Break,
+    Call,
+    Expr,
+    FloatLit,
+    For,
+    Gemm,
+    If,
+    Index,
+    IntLit,
+    Kernel,
+    Loop,
+    Name,
+    Node,
+    Op,
+    Record,
+    RegionCall,
+    RegisterTile,
+    Stmt,
+    Unary,
+)  # fmt: skip
+from cubridge.ir.walk import field_names
+
+if TYPE_CHECKING:
+    from cubridge.ir.interp_machine import Agent, Machine
+
+Value: TypeAlias = Any
+"""What an expression may give: a number, a Lanes, an array over many blocks, an opaque record of an engine."""
+Closure: TypeAlias = "Callable[[Agent], Value]"
+
+
+class Lanes:
+    """One value per thread of an agent. `mask` has a bit for each thread whose value is true."""
+
+    __slots__ = ("mask", "values")
+
+    def __init__(self, values: Iterable[Value]) -> None:
+        self.values = tuple(values)
+        self.mask = sum(1 << x for x, value in enumerate(self.values) if value)
+
+
+def lanes_or_one(values: Iterable[Value]) -> Value:
+    """The values of all threads, as one value where they agree."""
+    result = tuple(values)
+    return result[0] if all(v == result[0] for v in result) else Lanes(result)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRef:
+    """A slot of a shared object, where it is named as an operand."""
+
+    name: str
+    slot: int
+    node: Expr
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.name, self.slot
+
+    def __str__(self) -> str:
+        return f"smem.{self.name}[{self.slot}]"
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalRef:
+    """A parameter that stands for global memory, or its view at `indices`."""
+
+    name: str
+    indices: tuple[Value, ...]
+    node: Expr
+
+
+class Ring:
+    """Slot and phase of a ring of `size` slots."""
+
+    __slots__ = ("phase", "size", "slot")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.slot = 0
+        self.phase = 0
+
+    def next(self) -> None:
+        self.slot += 1
+        if self.slot == self.size:
+            self.slot = 0
+            self.phase ^= 1
+
+
+@dataclass(slots=True)
+class Instruction:
+    """One step. `run(machine, agent, instruction)` moves the agent on and returns True, or returns False: it must wait."""
+
+    run: Callable[[Any, Any, Instruction], bool]
+    stmt: Stmt
+    operands: tuple[Closure, ...] = ()
+    target: int = 0
+    depth: int = 0
+
+
+Handlers: TypeAlias = "Mapping[type[Stmt], Callable[[Any, Any, Instruction], bool]]"
+
+BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+
+def fault(code: str, message: str, node: Node, *notes: Note, help: str | None = None) -> CuError:
+    """The error that names `node`."""
+    return CuError(Diagnostic(code, message, node.span, notes, help))
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+def compile_expr(expr: Expr) -> Closure:
+    """`expr` as a function of an agent. Errors when called: CU301 where it has no value."""
+    match expr:
+        case BoolLit(value) | IntLit(value) | FloatLit(value):
+            return lambda agent: value
+        case Name(name):
+            return _name(expr, name)
+        case Attr(Name("p"), name):
+            return lambda agent: agent.machine.param(name, expr)
+        case Attr(Name("smem"), name):
+            return lambda agent: agent.machine.load_shared(agent, name, expr)
+        case Attr(base, name):
+            return _attribute(expr, compile_expr(base), name)
+        case Index():
+            raise fault("CU301", "this has no single value in a kernel body", expr)
+        case Unary(op, operand):
+            return _unary(op, compile_expr(operand))
+        case Binary(op, left, right):
+            return _binary(expr, BINARY[op], compile_expr(left), compile_expr(right))
+        case Call():
+            return _call(expr)
+        case Record(_, parts):
+            raise fault("CU301", f"`{expr.name}` is not a single value", parts[0] if parts else expr)
+        case _:
+            assert_never(expr)  # pyright: ignore[reportArgumentType]
+
+
+def compile_operand(expr: Expr) -> Closure:
+    """`expr` as an operand of a statement: a SharedRef, a GlobalRef, or what the name of a local stands for."""
+    base, indices = (expr.base, expr.indices) if isinstance(expr, Index) else (expr, ())
+    match base:
+        case Attr(Name("smem"), name):
+            return _shared(expr, name, tuple(compile_expr(x) for x in indices))
+        case Attr(Name("p"), name):
+            parts = tuple(compile_expr(x) for x in indices)
+            return lambda agent: GlobalRef(name, tuple(part(agent) for part in parts), expr)
+        case _:
+            return compile_expr(expr)
+
+
+def _name(expr: Expr, name: str) -> Closure:
+    if name in CONSTANTS:
+        value = CONSTANTS[name]
+        return lambda agent: value
+
+    def lookup(agent: Agent) -> Value:
+        try:
+            return agent.names[name]
+        except KeyError:
+            raise fault("CU301", f"`{name}` has no value here", expr) from None
+
+    return lookup
+
+
+def _attribute(expr: Expr, base: Closure, name: str) -> Closure:
+    def read(agent: Agent) -> Value:
+        try:
+            return getattr(base(agent), name)
+        except AttributeError:
+            raise fault("CU301", f"nothing here is called `{name}`", expr) from None
+
+    return read
+
+
+def _shared(expr: Expr, name: str, indices: tuple[Closure, ...]) -> Closure:
+    refs: dict[int, SharedRef] = {}
+
+    def make(agent: Agent) -> Value:
+        slot = agent.machine.decide_int(indices[0](agent), expr) if indices else 0
+        ref = refs.get(slot)
+        if ref is None:
+            ref = refs[slot] = SharedRef(name, slot, expr)
+        return ref
+
+    return make
+
+
+def _unary(op: str, operand: Closure) -> Closure:
+    one = operator.neg if op == "-" else _invert
+
+    def apply(agent: Agent) -> Value:
+        value = operand(agent)
+        return lanes_or_one(map(one, value.values)) if type(value) is Lanes else one(value)
+
+    return apply
+
+
+def _invert(value: Value) -> Value:
+    return (not value) if isinstance(value, bool) else operator.invert(value)  # pyright: ignore[reportArgumentType]
+
+
+def _binary(expr: Expr, fn: Callable[[Value, Value], Value], left: Closure, right: Closure) -> Closure:
+    def apply(agent: Agent) -> Value:
+        a, b = left(agent), right(agent)
+        try:
+            if type(a) is Lanes or type(b) is Lanes:
+                return lanes_or_one(map(fn, _spread(a, agent.threads), _spread(b, agent.threads)))
+            return fn(a, b)
+        except (ZeroDivisionError, ValueError, OverflowError, TypeError) as error:
+            raise fault("CU301", f"this expression has no value: {error}", expr) from None
+
+    return apply
+
+
+def _spread(value: Value, threads: int) -> tuple[Value, ...]:
+    return value.values if type(value) is Lanes else (value,) * threads
+
+
+def _call(expr: Call) -> Closure:
+    match expr.fn, expr.args:
+        case "present", (Attr(Name("p"), name),):
+            return lambda agent: agent.machine.present(name, expr)
+        case "bytes", (Attr(Name("smem"), name),):
+            return lambda agent: agent.machine.slot_bytes(name, expr)
+        case "atomic_add", (Attr(Name("p"), name), index, amount):
+            at, by = compile_expr(index), compile_expr(amount)
+            return lambda agent: agent.machine.atomic_add(agent, name, at(agent), by(agent), expr)
+        case "Ring", (size,):
+            slots = compile_expr(size)
+            return lambda agent: Ring(agent.machine.decide_int(slots(agent), expr))
+        case "row_state", ():
+            return lambda agent: agent.machine.row_state(agent, expr)
+        case fn, args:
+            parts = tuple(compile_expr(a) for a in args)
+            return lambda agent: agent.machine.call(agent, fn, tuple(part(agent) for part in parts), expr)
+
+
+# ---- statements ------------------------------------------------------------------------------------------------------
+
+
+def compile_body(kernel: Kernel, handlers: Handlers) -> tuple[Instruction, ...]:
+    """The kernel body as linear code; `handlers` gives the meaning of every statement that is not control flow."""
+    builder = _Builder(handlers)
+    builder.block(kernel.body)
+    return tuple(builder.code)
+
+
+class _Builder:
+    def __init__(self, handlers: Handlers) -> None:
+        self.handlers = handlers
+        self.code: list[Instruction] = []
+        self.loops: list[tuple[int, list[Instruction]]] = []  # depth of ifs at the loop, breaks that leave it
+        self.ifs = 0
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            self.statement(stmt)
+
+    def emit(self, instruction: Instruction) -> Instruction:
+        self.code.append(instruction)
+        return instruction
+
+    def statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case If():
+                self.branch(stmt)
+            case For():
+                self.counted(stmt)
+            case Loop():
+                self.endless(stmt)
+            case Break():
+                self.leave(stmt)
+            case Assign(target, value):
+                self.emit(Instruction(self.handlers[Assign], stmt, (compile_expr(value),)))
+            case RegionCall():
+                parts = tuple(compile_operand(a) for a in stmt.args)
+                self.emit(Instruction(self.handlers[RegionCall], stmt, parts))
+            case RegisterTile(_, _, rows, cols):
+                parts = tuple(compile_expr(x) for x in (rows, cols) if x is not None)
+                self.emit(Instruction(self.handlers[RegisterTile], stmt, parts))
+            case Gemm(dst, a, b):
+                self.emit(
+                    Instruction(
+                        self.handlers[Gemm], stmt, (compile_operand(dst), compile_operand(a), compile_operand(b))
+                    )
+                )
+            case Op():
+                self.emit(Instruction(self.handlers[type(stmt)], stmt, tuple(_op_operands(stmt))))
+            case _:
+                raise fault("CU301", "a statement that no engine steps", stmt)
+
+    def branch(self, stmt: If) -> None:
+        test = self.emit(Instruction(_branch, stmt, (compile_expr(stmt.condition),)))
+        self.ifs += 1
+        self.block(stmt.then)
+        other = self.emit(Instruction(_otherwise, stmt))
+        test.target = len(self.code)
+        self.block(stmt.orelse)
+        self.ifs -= 1
+        other.target = len(self.code)
+        self.emit(Instruction(_end_if, stmt))
+
+    def counted(self, stmt: For) -> None:
+        self.emit(Instruction(_for_start, stmt, (compile_expr(stmt.start), compile_expr(stmt.stop))))
+        test_at = len(self.code)
+        test = self.emit(Instruction(_for_test, stmt))
+        self.loop_body(stmt.body, Instruction(_for_next, stmt, target=test_at))
+        test.target = len(self.code)
+
+    def endless(self, stmt: Loop) -> None:
+        self.emit(Instruction(_loop_start, stmt))
+        self.loop_body(stmt.body, Instruction(_jump, stmt, target=len(self.code)))
+
+    def loop_body(self, body: tuple[Stmt, ...], again: Instruction) -> None:
+        self.loops.append((self.ifs, []))
+        self.block(body)
+        self.emit(again)
+        for leaving in self.loops.pop()[1]:
+            leaving.target = len(self.code)
+
+    def leave(self, stmt: Break) -> None:
+        if not self.loops:
+            raise fault("CU301", "`break` outside a loop", stmt)
+        ifs, leaving = self.loops[-1]
+        leaving.append(self.emit(Instruction(_break, stmt, depth=self.ifs - ifs)))
+
+
+def _op_operands(stmt: Op) -> Iterable[Closure]:
+    for name in field_names(type(stmt)):
+        value = getattr(stmt, name)
+        yield (lambda agent: None) if value is None else compile_operand(value)
+
+
+def _branch(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    condition = at.operands[0](agent)
+    if type(condition) is Lanes:
+        then, other = agent.mask & condition.mask, agent.mask & ~condition.mask
+        if then and other:
+            agent.masks.append((agent.mask, other))
+            agent.mask = then
+            agent.pc += 1
+            return True
+        truth = bool(then)
+    else:
+        truth = condition if type(condition) is bool else machine.decide(condition, at.stmt)
+    agent.masks.append((agent.mask, 0))
+    agent.pc = agent.pc + 1 if truth else at.target
+    return True
+
+
+def _otherwise(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    saved, other = agent.masks[-1]
+    if other:
+        agent.masks[-1] = (saved, 0)
+        agent.mask = other
+        agent.pc += 1
+    else:
+        agent.pc = at.target
+    return True
+
+
+def _end_if(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    agent.mask = agent.masks.pop()[0]
+    agent.pc += 1
+    return True
+
+
+def _for_start(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    start, stop = (machine.decide_int(x(agent), at.stmt) for x in at.operands)
+    agent.loops.append([start, stop])
+    agent.pc += 1
+    return True
+
+
+def _for_test(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    assert isinstance(at.stmt, For)
+    step, stop = agent.loops[-1]
+    if step < stop:
+        agent.names[at.stmt.var] = step
+        agent.pc += 1
+    else:
+        agent.loops.pop()
+        agent.pc = at.target
+    return True
+
+
+def _for_next(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    agent.loops[-1][0] += 1
+    agent.pc = at.target
+    return True
+
+
+def _loop_start(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    agent.loops.append([0, 0])
+    agent.pc += 1
+    return True
+
+
+def _jump(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    agent.pc = at.target
+    return True
+
+
+def _break(machine: Machine, agent: Agent, at: Instruction) -> bool:
+    for _ in range(at.depth):
+        saved, other = agent.masks.pop()
+        if saved != agent.mask or other:
+            raise fault("CU256", "threads of one warp leave this loop at different times", at.stmt)
+    agent.loops.pop()
+    agent.pc = at.target
+    return True

@@ -1,0 +1,57 @@
+"""The order engine: no tensors, tiny trip counts. Agents are warps and the async proxy, with vector clocks over what they share.
+
+A run without a race speaks for all schedules, as control does not depend on timing: which phase a wait sees is checked to be the
+same in all of them. Two unlike schedules are run all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.interp import Value, compile_body
+from cubridge.ir.interp_machine import handlers
+from cubridge.ir.nodes import Counters, Kernel
+from cubridge.ir.order_run import OrderRun
+from cubridge.ir.order_work import Scenario
+
+
+def check_order(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """The order faults of a kernel: the first of each scenario, each named once. Empty: none.
+
+    Covered: 0 to 4 key tiles, several work tiles in a row and none at all, steps with and without masks, with and without LSE,
+    work dealt by counters and in equal shares."""
+    found: list[Diagnostic] = []
+    try:
+        code = compile_body(kernel, handlers(OrderRun))
+    except CuError as error:
+        return error.diagnostics
+    for scenario in scenarios(kernel):
+        machine = OrderRun(kernel, code, scenario, sizes(kernel, scenario))
+        try:
+            machine.run()
+            machine.check_end()
+        except CuError as error:
+            found += [d for d in error.diagnostics if not any((d.code, d.span) == (f.code, f.span) for f in found)]
+    return tuple(found)
+
+
+def scenarios(kernel: Kernel) -> tuple[Scenario, ...]:
+    """What a kernel is run on; a kernel whose blocks take one work tile each gets one count at a time."""
+    if not kernel.schedule.params:
+        late = {"descending": True, "one_step": True}
+        counts = [Scenario((n,), lse=n % 2 == 1, dealt=False) for n in range(5)]
+        return (*counts, replace(counts[3], lse=False, **late), replace(counts[4], lse=True, **late))
+    dealt = any(isinstance(f.type, Counters) for f in kernel.params)
+    return (
+        Scenario((3, 0, 1, 2), lse=True, dealt=dealt, land_at_once=True),
+        Scenario((1, 4, 0, 0, 3), lse=False, dealt=False, descending=True, one_step=True),
+        Scenario((), lse=True, dealt=dealt),
+        Scenario((0,), lse=True, dealt=False),
+    )
+
+
+def sizes(kernel: Kernel, scenario: Scenario) -> dict[str, Value]:
+    """Constants of the kernel, and sizes of a launch with as many work tiles as the scenario has: one for each batch entry."""
+    constants = {c.name: c.value for c in kernel.constants}
+    launch = {"B": scenario.total, "Hq": 1, "Hk": 1, "Lq": 1, "Lk": 1, "D": constants.get("HEAD_DIM", 64)}
+    return {"SM_COUNT": Scenario.BLOCKS, "GROUP_HEADS": 1} | launch | constants
