@@ -1,0 +1,238 @@
+"""Reads a launch contract: the TOML file beside a kernel, and the fields of `Params` in the kernel's text."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn, cast
+
+from cubridge.frontend.contract_params import Names, parse_expr_at, read_params
+from cubridge.ir.contract import ElementType, LaunchContract, MacroChoice, Role, TensorArgument, TensorMapSpec
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import Expr
+from cubridge.ir.source import SourceFile, Span
+from cubridge.ir.source_map import SOURCE_REGIONS
+from cubridge.ir.types import DType
+
+CONTRACT_VERSION: Final = 1
+_DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
+_KEYS: Final = frozenset(
+    {
+        "version", "entry", "source", "include", "arch", "newer_archs", "head_dims", "grid", "block", "shared_bytes",
+        "query_tile", "key_tile", "macros", "dtypes", "tensors", "tensor_maps", "patch",
+    }
+)  # fmt: skip
+_TENSOR_KEYS: Final = frozenset({"role", "element", "shape", "optional", "contiguous", "align_bytes"})
+_MAP_KEYS: Final = frozenset({"tensor", "box", "swizzle_bytes"})
+
+
+def contract_path(kernel: Path) -> Path:
+    """Where the contract of a kernel text is: beside it, with the suffix `.toml`."""
+    return kernel.with_suffix(".toml")
+
+
+def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContract:
+    """The contract at `path`; `source` is the kernel text where it is not the file that the contract names (a patched one).
+    Errors: CU451 a file, key or value that is not a contract's; CU452 to CU455 as `read_params`; CU455 no kernel of this name."""
+    file, kernel = _read(path), source
+    table = _Table.load(file)
+    if kernel is None:
+        kernel = _read(path.parent / table.text("source"))
+    tensors = tuple(_tensor(name, entry) for name, entry in table.tables("tensors"))
+    maps = tuple(_tensor_map(name, entry, tensors) for name, entry in table.tables("tensor_maps"))
+    entry = table.text("entry")
+    if not re.search(rb"\b" + re.escape(entry.encode()) + rb"\s*\(", kernel.data):
+        raise CuError(Diagnostic("CU455", f"{kernel.name} has no kernel `{entry}`, which its contract names", table.span("entry")))
+    return LaunchContract(
+        entry=entry,
+        source=table.text("source"),
+        include=table.text("include"),
+        arch=table.text("arch"),
+        newer_archs=table.flag("newer_archs"),
+        head_dims=tuple(table.integers("head_dims")),
+        dtypes=tuple(_dtype(name, entry) for name, entry in table.tables("dtypes")),
+        macros=tuple(MacroChoice(name, exprs) for name, exprs in table.table("macros").all_exprs()),
+        tensors=tensors,
+        tensor_maps=maps,
+        params=read_params(kernel, Names(tensors, maps)),
+        block=table.expr("block"),
+        grid=table.expr("grid"),
+        shared_bytes=table.expr("shared_bytes"),
+        query_tile=table.expr("query_tile"),
+        key_tile=table.expr("key_tile"),
+        patchable=_patchable(table.table("patch")),
+        equal_work=_equal_work(kernel),
+    )
+
+
+def _read(path: Path) -> SourceFile:
+    try:
+        return SourceFile.read(path)
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror}"
+        help = "a kernel needs a launch contract beside it: FILE.toml for FILE.cu" if path.suffix == ".toml" else None
+        raise CuError(Diagnostic("CU451", message, help=help)) from error
+
+
+def _dtype(name: str, table: _Table) -> tuple[DType, tuple[tuple[str, int], ...]]:
+    if name not in _DTYPES:
+        table.fail(f"no element type `{name}`; there are {', '.join(_DTYPES)}")
+    return _DTYPES[name], tuple((macro, table.integer(macro)) for macro in table.data)
+
+
+def _tensor(name: str, table: _Table) -> TensorArgument:
+    table.check_keys(_TENSOR_KEYS)
+    return TensorArgument(
+        name,
+        Role(table.choice("role", list(Role))),
+        ElementType(table.choice("element", list(ElementType), ElementType.HALF)),
+        table.exprs("shape"),
+        table.flag("optional", False),
+        table.flag("contiguous", False),
+        table.integer("align_bytes", 16),
+    )
+
+
+def _tensor_map(name: str, table: _Table, tensors: tuple[TensorArgument, ...]) -> TensorMapSpec:
+    table.check_keys(_MAP_KEYS)
+    tensor = table.choice("tensor", [t.name for t in tensors])
+    box = table.exprs("box")
+    rank = next(len(t.shape) for t in tensors if t.name == tensor)
+    if len(box) != rank:
+        table.fail(f"the box has {len(box)} axes, `{tensor}` has {rank}", "box")
+    return TensorMapSpec(name, tensor, box, table.integer("swizzle_bytes"))
+
+
+def _patchable(table: _Table) -> tuple[str, ...]:
+    table.check_keys(frozenset({"regions"}))
+    regions = table.texts("regions")
+    for name in regions:
+        if name not in SOURCE_REGIONS:
+            table.fail(f"no region `{name}`; there are {', '.join(SOURCE_REGIONS)}", "regions")
+    return tuple(regions)
+
+
+def _equal_work(kernel: SourceFile) -> bool:
+    """Region kv_range uses its tile nowhere but in its argument lists."""
+    region = re.search(rb"//\s*@region\s+kv_range\b(.*?)//\s*@endregion", kernel.data, re.DOTALL)
+    if region is None:
+        return False
+    code = re.sub(rb"//[^\n]*", b"", region[1])
+    return not re.search(rb"\btile\b", re.sub(rb"const\s+WorkTile\s*&\s*tile\b", b"", code))
+
+
+# ---- TOML with places ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One TOML table; errors point at the line of the key, which tomllib does not tell."""
+
+    file: SourceFile
+    path: tuple[str, ...]
+    data: Mapping[str, object]
+
+    @staticmethod
+    def load(file: SourceFile) -> _Table:
+        try:
+            data = tomllib.loads(file.data.decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            at = re.search(r"at line (\d+)", str(error))
+            span = Span.whole_line(file, int(at[1])) if at else Span(file, 0, 0)
+            raise CuError(Diagnostic("CU451", f"not TOML: {error}", span)) from error
+        table = _Table(file, (), data)
+        if table.integer("version") != CONTRACT_VERSION:
+            table.fail(f"contract version {data['version']}; this tool reads version {CONTRACT_VERSION}", "version")
+        table.check_keys(_KEYS)
+        return table
+
+    def check_keys(self, known: frozenset[str]) -> None:
+        for key in self.data:
+            if key not in known:
+                self.fail(f"unknown key `{key}`; there are {', '.join(sorted(known))}", key)
+
+    # -- typed access; a default makes a key optional --
+
+    def text(self, key: str) -> str:
+        return cast(str, self._typed(key, str, "a string"))
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        return cast(bool, self._typed(key, bool, "true or false", default))
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        return cast(int, self._typed(key, int, "an integer", default))
+
+    def integers(self, key: str) -> list[int]:
+        return [n if isinstance(n, int) else self.fail(f"`{key}` lists integers", key) for n in self._list(key)]
+
+    def texts(self, key: str) -> list[str]:
+        return [n if isinstance(n, str) else self.fail(f"`{key}` lists strings", key) for n in self._list(key)]
+
+    def choice(self, key: str, known: list[str], default: str | None = None) -> str:
+        value = cast(str, self._typed(key, str, "a string", default))
+        return value if value in known else self.fail(f"`{key}` is {', '.join(known)}, not `{value}`", key)
+
+    def expr(self, key: str) -> Expr:
+        return self._expr(key, self._value(key))
+
+    def exprs(self, key: str) -> tuple[Expr, ...]:
+        return tuple(self._expr(key, item) for item in self._list(key))
+
+    def all_exprs(self) -> list[tuple[str, tuple[Expr, ...]]]:
+        """Every key with its expression or list of expressions."""
+        return [(key, self.exprs(key) if isinstance(value, list) else (self.expr(key),)) for key, value in self.data.items()]
+
+    def table(self, key: str) -> _Table:
+        data = self._typed(key, dict, "a table", {})
+        return _Table(self.file, (*self.path, key), cast("dict[str, object]", data))
+
+    def tables(self, key: str) -> list[tuple[str, _Table]]:
+        outer = self.table(key)
+        return [(name, outer.table(name)) for name in outer.data]
+
+    def _value(self, key: str) -> object:
+        if key not in self.data:
+            self.fail(f"the key `{key}` is missing")
+        return self.data[key]
+
+    def _typed(self, key: str, kind: type, what: str, default: object = None) -> object:
+        if default is not None and key not in self.data:
+            return default
+        value = self._value(key)
+        if type(value) is not kind:
+            self.fail(f"`{key}` is not {what}", key)
+        return value
+
+    def _list(self, key: str) -> list[object]:
+        return cast("list[object]", self._typed(key, list, "a list"))
+
+    def _expr(self, key: str, value: object) -> Expr:
+        if type(value) is int:
+            value = str(value)
+        if not isinstance(value, str):
+            self.fail(f"`{key}` is not an expression", key)
+        span = self.span(key)
+        at = max(span.text.find(value), 0)
+        return parse_expr_at(value, self.file, span.start + len(span.text[:at].encode()))
+
+    # -- places --
+
+    def span(self, key: str) -> Span:
+        """The lines of `key` in this table; the line of the table's header where the key is not written out."""
+        header, found = None, None
+        section: tuple[str, ...] = ()
+        for number in range(1, len(self.file.line_starts) + 1):
+            line = self.file.line(number).strip()
+            if match := re.fullmatch(r"\[([\w.]+)\]\s*(?:#.*)?", line):
+                section = tuple(match[1].split("."))
+                header = Span.whole_line(self.file, number) if section == self.path else header
+            elif section == self.path and re.match(rf"{re.escape(key)}\s*=", line):
+                found = Span.whole_line(self.file, number)
+        return found or header or Span(self.file, 0, 0)
+
+    def fail(self, message: str, key: str = "") -> NoReturn:
+        where = f" in [{'.'.join(self.path)}]" if self.path else ""
+        raise CuError(Diagnostic("CU451", f"{message}{where}", self.span(key)))
