@@ -33,7 +33,7 @@ class FakeDevice:
     """`effect` stands for what a kernel does to the tensors of a launch."""
 
     effect: Callable[[Sequence[Tensor]], None] | None = None
-    torch_device: torch.device = torch.device("cpu")
+    torch_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     constants: Mapping[str, int] = field(default_factory=lambda: {"SM_COUNT": 132, "L2_BYTES": 50 << 20})
     launches: list[Launch] = field(default_factory=list)
     kept: list[list[Tensor]] = field(default_factory=list)
