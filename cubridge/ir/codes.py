@@ -39,6 +39,14 @@ CODES: Final[dict[str, str]] = {
     "CU454": "an annotation that does not fit its field or the contract",
     "CU455": "a kernel text without Params, or without the kernel that its contract names",
     # CU5 pass
+    "CU501": "no pass has this name",
+    "CU502": "a pass does not have this option",
+    "CU503": "the text is no pipeline",
+    "CU504": "a pass needs an option, or cannot read it",
+    "CU505": "a name in a pass option that the kernel does not have",
+    "CU506": "a captured value in a pass option with the wrong number of indices",
+    "CU510": "a kernel does not show the size of its tiles",
+    "CU511": "the mask of a kernel is no `where` over one predicate",
     # CU6 patch
     "CU601": "a source map is older than its text",
     "CU602": "a change outside the regions that a patch may write",
