@@ -6,25 +6,20 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from cubridge.backend.compile import Compiled, compile_best
+from cubridge.backend.cuda_driver import checked, cuda_driver, encode_tensor_map, imported, no_gpu
 from cubridge.backend.device import KernelText, Launch, TensorMapRequest
 from cubridge.backend.targets import Target, target_for_device
 from cubridge.ir.contract import Instantiation
-from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.types import DType
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_MAP_DTYPES = {torch.bfloat16: "BFLOAT16", torch.float16: "FLOAT16", torch.float32: "FLOAT32", torch.int32: "INT32"}
-_MAP_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +55,8 @@ class GpuKernel:
         params = ctypes.create_string_buffer(launch.params, len(launch.params))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(params))
         # cuda-core's `launch` takes numbers and pointers only; a struct by value goes through the driver call it makes.
-        driver = _driver()
-        _checked(
+        driver = cuda_driver()
+        checked(
             f"launching `{self.compiled.entry}`",
             driver.cuLaunchKernel(
                 self.function, launch.grid, 1, 1, launch.block, 1, 1, launch.shared_bytes, driver.CUstream(stream),
@@ -104,27 +99,7 @@ class Gpu:
 
     def tensor_map(self, request: TensorMapRequest) -> bytes:
         """The 128 bytes of a CUtensorMap; elements outside the tensor are read as 0. Errors: CU825."""
-        driver = _driver()
-        rank = len(request.extents)
-        kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_MAP_DTYPES[request.tensor.dtype]}")
-        swizzle_name = f"{request.swizzle_bytes}B" if request.swizzle_bytes else "NONE"
-        made = _checked(
-            "making a TMA descriptor",
-            driver.cuTensorMapEncodeTiled(
-                kind,
-                rank,
-                request.tensor.data_ptr(),
-                [driver.cuuint64_t(n) for n in request.extents],
-                [driver.cuuint64_t(n) for n in request.strides_bytes],
-                [driver.cuuint32_t(n) for n in request.box],
-                [driver.cuuint32_t(1)] * rank,
-                driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-                getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle_name}"),
-                driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-            ),
-        )
-        return ctypes.string_at(int(made.getPtr()), _MAP_BYTES)
+        return encode_tensor_map(request)
 
     def counters(self, count: int) -> Tensor:
         """Zeros. Launches on one stream follow one another and leave them zero, so each stream has its own; a launch that
@@ -137,14 +112,14 @@ class Gpu:
         return self._counters[key]
 
     def _load(self, compiled: Compiled) -> GpuKernel:
-        core, driver = _core(), _driver()
+        core, driver = imported("cuda.core"), cuda_driver()
         with torch.cuda.device(self.torch_device):
             core.Device(self.torch_device.index).set_current()
             library = core.ObjectCode.from_cubin(compiled.cubin, name=compiled.entry)
             kernel = library.get_kernel(compiled.entry)
-            function = _checked("loading", driver.cuKernelGetFunction(driver.CUkernel(int(kernel.handle))))
+            function = checked("loading", driver.cuKernelGetFunction(driver.CUkernel(int(kernel.handle))))
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _checked(
+            checked(
                 f"giving blocks {compiled.shared_bytes} bytes of shared memory",
                 driver.cuFuncSetAttribute(function, attribute, compiled.shared_bytes),
             )
@@ -165,31 +140,3 @@ def find_gpu(device: torch.device | None = None) -> Gpu:
 @cache
 def _gpu(index: int) -> Gpu:
     return Gpu(torch.device("cuda", index))
-
-
-def no_gpu(reason: str) -> CuError:
-    help_ = "the emulator runs kernels without a GPU; compiling needs none either"
-    return CuError(Diagnostic("CU820", f"kernels cannot be launched here: {reason}", help=help_), exit_code=5)
-
-
-def _core() -> ModuleType:
-    return _imported("cuda.core")
-
-
-@cache
-def _driver() -> ModuleType:
-    return _imported("cuda.bindings.driver")
-
-
-def _imported(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise no_gpu(f"{name} is not installed ({error}); python -m pip install 'cubridge[cuda]'") from error
-
-
-def _checked(what: str, result: tuple[Any, ...]) -> Any:
-    status, *values = result
-    if status.value != 0:
-        raise CuError(Diagnostic("CU825", f"{what}: {status.name}"))
-    return values[0] if values else None
