@@ -150,7 +150,11 @@ class _Placed:
     def data(self) -> bytes:
         """Contents of an input; gaps between its elements are NaN."""
         raw = torch.full((self.bytes,), 0xFF, dtype=torch.uint8)
-        self._view(raw).copy_(self.tensor)
+        target, source = self._view(raw), self.tensor
+        for axis, stride in enumerate(self.tensor.stride()):
+            if stride == 0:  # an expanded axis: its elements are one
+                target, source = target.narrow(axis, 0, 1), source.narrow(axis, 0, 1)
+        target.copy_(source)
         return _raw_bytes(raw)
 
     def fill(self, raw: Tensor) -> None:
