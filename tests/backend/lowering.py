@@ -21,12 +21,15 @@ _REGION: Final = re.compile(
     rb"^[ \t]*// @region (\w+)\r?\n(?P<body>.*?)^[ \t]*// @endregion \1[ \t]*\r?$", re.DOTALL | re.MULTILINE
 )
 _DEFINITION: Final = re.compile(r"^@region\ndef (\w+)\(.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
-_SECTION: Final = re.compile(r"^(variant_params|params|tile_state|row_state)\((?:\)|\n.*?^\))\n", re.DOTALL | re.MULTILINE)
+_SECTION: Final = re.compile(
+    r"^(variant_params|params|tile_state|row_state)\((?:\)|\n.*?^\))\n", re.DOTALL | re.MULTILINE
+)
 
 
 def regions_of(file: SourceFile) -> SourceMap:
     found = (
-        SourceRegion(m.group(1).decode(), Span(file, m.start("body"), m.end("body"))) for m in _REGION.finditer(file.data)
+        SourceRegion(m.group(1).decode(), Span(file, m.start("body"), m.end("body")))
+        for m in _REGION.finditer(file.data)
     )
     return SourceMap(file, tuple(found))
 
