@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from cubridge.backend.emulate_text import with_poison
 from cubridge.backend.headers import KERNELS_DIR, include_closure
 from cubridge.ir.contract import Instantiation, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -104,7 +105,8 @@ def _key(
     contract: LaunchContract,
     instantiation: Instantiation,
 ) -> str:
-    parts = [compiler.version, *_KERNEL_FLAGS, runtime_digest(), source.digest, contract.entry, *instantiation.definitions]
+    text_digest = hashlib.sha256(with_poison(source.data)).hexdigest()
+    parts = [compiler.version, *_KERNEL_FLAGS, runtime_digest(), text_digest, contract.entry, *instantiation.definitions]
     parts += [part for name, header in headers.items() for part in (name, header.digest)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
@@ -158,7 +160,7 @@ def _compile(
     folder: Path,
     runtime: _Runtime,
 ) -> None:
-    program.text_file.write_bytes(program.source.data)
+    program.text_file.write_bytes(with_poison(program.source.data))
     kernel, linked = _temporary(folder, ".o"), _temporary(folder, ".run")
     includes = [f"-I{directory}" for directory in (Path(program.source.name).parent, *include_dirs, KERNELS_DIR)]
     macros = [f'-DKERNEL_FILE="{program.text_file}"', f"-DKERNEL_ENTRY={contract.entry}", *instantiation.definitions]

@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "emulate/calls.h"
 
@@ -24,6 +25,13 @@ struct shared_int {
         value = x;
     }
 };
+
+template <typename T> DEVICE void emu_poison_one(T& local) {
+    if constexpr (std::is_trivially_default_constructible<T>::value) memset(static_cast<void*>(&local), 0xff, sizeof local);
+}
+// A local that nothing has written: NaN, or -1. Calls of it are put behind declarations without initialiser before the text is
+// compiled (cubridge/backend/emulate_text.py).
+template <typename... T> DEVICE void emu_poison(T&... locals) { (emu_poison_one(locals), ...); }
 
 DEVICE float __int_as_float(int bits) {
     float x;

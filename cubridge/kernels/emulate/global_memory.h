@@ -49,7 +49,7 @@ inline const Tensor* tensor_near(const unsigned char* p) {
 inline void describe_address(const unsigned char* p, char* text, size_t bytes) {
     const Tensor* t = tensor_near(p);
     if (!t) {
-        snprintf(text, bytes, "address %p, which is no tensor's", static_cast<const void*>(p));
+        snprintf(text, bytes, "an address that is no tensor's");
     } else if (p < t->data) {
         snprintf(text, bytes, "%ld bytes before the start of `%s`", (long)(t->data - p), t->name.c_str());
     } else if (p >= t->data + t->bytes) {
