@@ -1,8 +1,8 @@
 """The launch contract: what a runtime must know to instantiate, fill and launch a kernel, so that it knows none by name.
 
 The contract is data beside the kernel (a TOML file) plus the fields of the kernel's own `Params` struct, whose comments say what
-the host puts there. Expressions are CuIR over the sizes B, Hq, Hk, Lq, Lk, D, the macros of the instantiation and the device's SM_COUNT and
-L2_BYTES; all are evaluated at launch.
+the host puts there. Expressions are CuIR over the sizes B, Hq, Hk, Lq, Lk, D, the macros of the instantiation, scalar captures,
+and the device's SM_COUNT and L2_BYTES; all are evaluated at launch.
 """
 
 from __future__ import annotations
