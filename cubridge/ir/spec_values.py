@@ -51,8 +51,10 @@ def spec_values(
     v: Tensor,
     captures: Mapping[str, Tensor | int | float | bool],
     approximated: Mapping[str, FunctionInfo] = MappingProxyType({}),
+    derivatives: bool = True,
 ) -> SpecValues:
     """Evaluate `spec`. `approximated`: functions that the kernel computes by the device function given for each.
+    Without `derivatives`, `sensitivity`, `slope` and `approximation` are 0 and `weights` are those before finalize.
 
     Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D], any float dtype. Errors: CU301 for a name without value."""
     scope = _scope(q, k, captures)
@@ -62,16 +64,17 @@ def spec_values(
     scope["s"] = q.double() @ keys.mT
     visible = _tensor(spec.mask, scope, torch.bool).expand(full)
     empty = ~visible.any(-1, keepdim=True)
-    score, score_slope = _derivative(spec.score, "s", scope, full)
+    score, score_slope = _derivative(spec.score, "s", scope, full, derivatives)
     approximation = _approximation(spec.score, approximated, scope, full)
     scope["x"] = score
     scope["m"] = _row_shift(spec, score, visible, empty)
     for row in spec.rows:
         scope[row.name] = _reduce(row, scope, full)
-    weight, weight_slope = _derivative(spec.weight, "x", scope, full)
+    weight, weight_slope = _derivative(spec.weight, "x", scope, full, derivatives)
     weight = torch.where(visible, weight, 0.0)
     acc = weight @ values
-    out, gain = _finalize(spec, scope, acc)
+    out, gain = _derivative(spec.finalize, "acc", {**scope, "acc": acc}, tuple(acc.shape), derivatives)
+    gain = gain.amax(-1, keepdim=True) if derivatives else torch.ones_like(gain[..., :1])
     out = torch.where(empty, 0.0, out)
     gain = torch.where(empty, 0.0, gain)
     lse = None
@@ -143,8 +146,12 @@ def _reduce(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
     return reduce(torch.where(over, body, neutral), dim=-1, keepdim=True)
 
 
-def _derivative(expr: Expr, name: str, scope: Scope, full: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """`expr` for every element, and the magnitude of its derivative by the elementwise value `name`."""
+def _derivative(
+    expr: Expr, name: str, scope: Scope, full: tuple[int, ...], wanted: bool = True
+) -> tuple[Tensor, Tensor]:
+    """`expr` for every element, and the magnitude of its derivative by the elementwise value `name`, 0 if not wanted."""
+    if not wanted:
+        return _tensor(expr, scope, torch.float64).expand(full), torch.zeros(full, dtype=torch.float64)
     with torch.enable_grad():
         leaf = scope[name].detach().clone().requires_grad_()  # pyright: ignore
         value = _tensor(expr, {**scope, name: leaf}, torch.float64).expand(full)
@@ -166,12 +173,3 @@ def _approximation(expr: Expr, approximated: Mapping[str, FunctionInfo], scope: 
         _, slope = _derivative(outer, "$call", {**scope, "$call": value}, full)
         total = total + slope * (info.abs_error + info.rel_error * value.abs())
     return total
-
-
-def _finalize(spec: AttentionSpec, scope: Scope, acc: Tensor) -> tuple[Tensor, Tensor]:
-    """The output, and |d out / d acc| per row (the largest over its columns)."""
-    with torch.enable_grad():
-        leaf = acc.detach().clone().requires_grad_()
-        out = _tensor(spec.finalize, {**scope, "acc": leaf}, torch.float64).expand(acc.shape)
-        (gain,) = torch.autograd.grad(out.sum(), leaf)
-    return out.detach(), gain.abs().amax(-1, keepdim=True)

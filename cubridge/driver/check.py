@@ -1,0 +1,96 @@
+"""Does a kernel compute what its reference says? Runs it on problems with a known answer, and runs wrong kernels too, which
+must fail: a check that accepts one of those is itself refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cubridge.driver.mutants import mutants
+from cubridge.driver.problem import Problem, make_problem
+from cubridge.driver.report import CaseResult, MutantResult
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.functions import FUNCTIONS, FunctionInfo
+from cubridge.ir.nodes import Call
+from cubridge.ir.spec_values import spec_values
+from cubridge.ir.walk import walk
+
+if TYPE_CHECKING:
+    from cubridge.driver.attention import Attention
+    from cubridge.driver.plan import Case
+    from cubridge.driver.runners import Runner
+    from cubridge.ir.nodes import Kernel
+    from cubridge.ir.spec import AttentionSpec
+
+_STANDS_FOR = {"tanh_approx": "tanh"}
+"""Device functions with an error of their own, and the function of a spec that each computes."""
+
+
+def approximations(kernel: Kernel) -> dict[str, FunctionInfo]:
+    """Functions of a spec that `kernel` approximates, with the declared errors."""
+    used = {node.fn for region in kernel.regions for node in walk(region) if isinstance(node, Call)}
+    return {exact: FUNCTIONS[fast] for fast, exact in _STANDS_FOR.items() if fast in used}
+
+
+@dataclass(slots=True)
+class Checker:
+    """Checks kernels against one reference. Problems are made once and shared by all runners."""
+
+    attention: Attention
+    dtype: str
+    approximated: Mapping[str, FunctionInfo]
+    _problems: dict[Case, Problem] = field(default_factory=dict["Case", Problem])
+
+    def problem(self, case: Case) -> Problem:
+        if case not in self._problems:
+            made = make_problem(self.attention, case.inputs, case.shape, case.seed, self.dtype, self.approximated)
+            self._problems[case] = made
+        return self._problems[case]
+
+    def run(self, runner: Runner, cases: Iterable[Case]) -> tuple[CaseResult, ...]:
+        """Each case on one runner. A fault of the kernel (a deadlock, a read out of range) is a result too."""
+        return tuple(self._one(runner, self.problem(case)) for case in cases)
+
+    def _one(self, runner: Runner, problem: Problem) -> CaseResult:
+        shape = str(problem.shape)
+        try:
+            out, lse = runner.run(problem, lse=problem.lse is not None)
+        except CuError as error:
+            if error.exit_code >= 5:
+                raise
+            return CaseResult(runner.stage, shape, problem.inputs, float("inf"), False, str(error))
+        judgement = problem.judge(out, lse)
+        detail = (
+            "" if judgement.accepted else f"at {judgement.where}: {judgement.value:.6g}, not {judgement.expected:.6g}"
+        )
+        return CaseResult(
+            runner.stage, shape, problem.inputs, judgement.worst, judgement.accepted, detail, judgement.lse_error,
+            problem.reference,
+        )  # fmt: skip
+
+    def wrong_specs(self, cases: Iterable[Case]) -> Iterator[tuple[str, AttentionSpec, Problem]]:
+        """Mutants of the spec that move the result beyond the bound, each with a problem that shows it."""
+        problems = [self.problem(case) for case in cases]
+        for name, wrong in mutants(self.attention.spec):
+            shown = next((p for p in problems if not self._accepts(wrong, p)), None)
+            if shown is not None:
+                yield name, wrong, shown
+
+    def _accepts(self, wrong: AttentionSpec, problem: Problem) -> bool:
+        values = spec_values(wrong, problem.q, problem.k, problem.v, problem.captures, derivatives=False)
+        return problem.judge(values.out, values.lse).accepted
+
+    def reject(self, name: str, problem: Problem, make_runner: Callable[[], Runner]) -> MutantResult:
+        """Run a wrong kernel: it must be refused while it is made, or be told from the right one by its result."""
+        try:
+            result = self._one(make_runner(), problem)
+        except CuError as error:
+            if error.exit_code >= 5:
+                raise
+            return MutantResult(name, "transfer", error.diagnostics[0].message)
+        return MutantResult(name, None if result.accepted else result.stage, _how_far(result.worst))
+
+
+def _how_far(worst: float) -> str:
+    return f"error {worst:.3g} times the bound"

@@ -1,0 +1,93 @@
+"""One problem of a check: inputs, what the oracle says of them, and how far a kernel may be from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cubridge.driver.bound import FP32_ROUNDOFF, Judgement, judge, output_bound, score_error
+from cubridge.driver.inputs import make_inputs
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.spec import AttentionSpec, Precondition, Shape
+from cubridge.ir.spec_values import SpecValues, spec_values
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cubridge.driver.attention import Attention, Captures
+    from cubridge.ir.functions import FunctionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D]; out and bound as q, fp64; lse and lse_bound [B, Hq, Lq] or None.
+
+    `reference`: the error of the user's own half-precision reference over the bound, for comparison."""
+
+    shape: Shape
+    inputs: str
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    captures: Captures
+    out: Tensor
+    bound: Tensor
+    lse: Tensor | None
+    lse_bound: Tensor
+    reference: float
+
+    def judge(self, out: Tensor, lse: Tensor | None) -> Judgement:
+        """Compare what a kernel gave."""
+        judgement = judge(out, self.out, self.bound)
+        if self.lse is None or lse is None:
+            return judgement
+        return replace(judgement, lse_error=judge(lse, self.lse, self.lse_bound).worst)
+
+
+def make_problem(
+    attention: Attention, kind: str, shape: Shape, seed: int, dtype: str, approximated: Mapping[str, FunctionInfo]
+) -> Problem:
+    """The problem of these inputs. Raises what the reference raises at this shape, as CuError."""
+    import torch
+
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    q, k, v = make_inputs(kind, shape, half, seed)
+    extra = attention.extra(shape)
+    captures = attention.captures(shape, extra)
+    values = spec_values(attention.spec, q, k, v, captures, approximated)
+    out, lse = attention.oracle(q, k, v, extra)
+    heads = torch.arange(shape.Hq) // (shape.Hq // shape.Hk) if shape.Hk else torch.arange(0)
+    ds = score_error(values, q, k[:, heads])
+    bound = output_bound(values, out, v[:, heads], ds, dtype)
+    own = judge(attention.half(q, k, v, extra).nan_to_num(0.0), out, bound).worst
+    lse = values.lse if lse is None else lse
+    return Problem(shape, kind, q, k, v, captures, out, bound, lse, _lse_bound(values, ds), own)
+
+
+def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
+    """The error of the largest score of a row, and of fp32 sums and logarithms. [B, Hq, Lq]"""
+    if ds.shape[-1] == 0:
+        return ds.sum(-1)
+    size = 1.0 if values.lse is None else 1.0 + values.lse.abs().nan_to_num(0.0, posinf=0.0, neginf=0.0)
+    return (ds * values.visible).amax(-1) + 64 * FP32_ROUNDOFF * size
+
+
+def fitting_shapes(spec: AttentionSpec, wanted: Iterable[Shape]) -> list[Shape]:
+    """`wanted`, each changed as little as the preconditions ask: equal lengths, equal heads, or both; without repeats."""
+    found: list[Shape] = []
+    for shape in wanted:
+        equal_lengths = replace(shape, Lk=shape.Lq)
+        candidates = (shape, equal_lengths, replace(shape, Hq=shape.Hk), replace(equal_lengths, Hq=shape.Hk))
+        fit = next((c for c in candidates if all(_holds(p, c) for p in spec.preconditions)), None)
+        if fit is not None and fit not in found:
+            found.append(fit)
+    return found
+
+
+def _holds(precondition: Precondition, shape: Shape) -> bool:
+    try:
+        return bool(evaluate_number(precondition.condition, shape.sizes()))
+    except CuError:
+        return True  # it reads captured scalars, which the launch checks
