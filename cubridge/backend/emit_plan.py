@@ -240,7 +240,7 @@ def _with_arrays(items: list[Item]) -> Plan:
         storage[name] = axes
         if axes:
             arrays.append((first[: len(home) + 1], Array(name, axes)))
-    for (*home, at), array in sorted(arrays, key=lambda entry: entry[0], reverse=True):
+    for (*home, at), array in reversed(sorted(arrays, key=lambda entry: entry[0])):
         scope = _loop_at(items, home).items if home else items
         scope.insert(at, array)
     mutable = frozenset(name for name, use in uses.items() if len(use.assigned) > 1 and not storage[name])

@@ -211,9 +211,9 @@ class Types:
         return name in SIZES or name in ACCESSORS or name in ("kv_start", "t") or constant >= 0
 
 
-_KEEPS_SIGN: Final = ("+", "*", "//", "%", "&", "|", "^", "**")
+_KEEPS_SIGN: Final = ("+", "*", "//", "%", "**")
 _SIGN_OF_CALL: Final[dict[str, Callable[..., bool]]] = {
-    "maximum": any, "minimum": all, "where": all, "ceil_div": all, "floor_div": all, "floor_mod": all, "i32": all, "i64": all,
+    "maximum": any, "minimum": all, "where": all, "ceil_div": all, "floor_div": all, "floor_mod": all, "abs": lambda _: True,
 }  # fmt: skip
 
 
