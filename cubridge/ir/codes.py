@@ -11,6 +11,16 @@ CODES: Final[dict[str, str]] = {
     "CU103": "a name, operation or keyword argument that CuIR does not have",
     "CU104": "a node path that leads nowhere",
     # CU2 verify
+    "CU200": "one name for two things",
+    "CU201": "a name that nothing here has",
+    "CU202": "an operand of the wrong kind or element type",
+    "CU203": "an expression varies over axes that it may not",
+    "CU204": "a partial row sum is used before its lanes are added",
+    "CU205": "a statement or definition out of place",
+    "CU206": "a wrong number of arguments or indices",
+    "CU207": "a trait or number that the machine does not have",
+    "CU208": "state that is read and not written",
+    "CU209": "tiles whose shapes or element types do not fit",
     # CU25x, CU26x order
     "CU250": "a deadlock",
     "CU251": "two accesses to shared memory that nothing orders",
@@ -32,6 +42,11 @@ CODES: Final[dict[str, str]] = {
     "CU267": "a kernel that does not come to an end",
     # CU3 interpret
     "CU301": "an expression has no value here",
+    "CU311": "skipping a part of a region is not an exact no-op",
+    "CU312": "an input or captured tensor is missing, or not of its declared shape or type",
+    "CU313": "an index outside its tensor",
+    "CU314": "an output row is not written exactly once",
+    "CU315": "a launch that the value engine cannot set up",
     # CU4 frontend
     "CU451": "a launch contract that cannot be read: TOML, version, a key or a value",
     "CU452": "a line of Params that is no field",

@@ -107,13 +107,13 @@ def _guard(expr: Expr, fn: Callable[..., Value], *args: Value) -> Value:
 
 def _call(expr: Expr, fn: str, args: list[Value]) -> Value:
     if any(is_tensor(a) for a in args):
-        return _tensor_call(expr, fn, args)
+        return tensor_call(expr, fn, args)
     if fn not in SCALAR_CALLS:
         raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))
     return _guard(expr, SCALAR_CALLS[fn], *args)
 
 
-def _tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
+def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
     import torch
 
     table: dict[str, Callable[..., Tensor]] = {

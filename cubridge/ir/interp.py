@@ -147,8 +147,11 @@ def compile_expr(expr: Expr) -> Closure:
             return lambda agent: agent.machine.load_shared(agent, name, expr)
         case Attr(base, name):
             return _attribute(expr, compile_expr(base), name)
+        case Index(Attr(Name("p"), name), indices):
+            parts = tuple(compile_expr(x) for x in indices)
+            return lambda agent: agent.machine.element(name, tuple(part(agent) for part in parts), expr)
         case Index():
-            raise fault("CU301", "this has no single value in a kernel body", expr)
+            raise fault("CU301", "only parameters have elements", expr)
         case Unary(op, operand):
             return _unary(op, compile_expr(operand))
         case Binary(op, left, right):
@@ -296,7 +299,7 @@ class _Builder:
                 self.endless(stmt)
             case Break():
                 self.leave(stmt)
-            case Assign(target, value):
+            case Assign(_, value):
                 self.emit(Instruction(self.handlers[Assign], stmt, (compile_expr(value),)))
             case RegionCall():
                 parts = tuple(compile_operand(a) for a in stmt.args)

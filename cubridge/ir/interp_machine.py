@@ -178,6 +178,9 @@ class Machine(Generic[A]):
     def row_state(self, agent: A, node: Expr) -> Value:
         raise NotImplementedError
 
+    def element(self, name: str, indices: tuple[Value, ...], node: Expr) -> Value:
+        raise fault("CU301", "an element of a captured tensor has no value in a kernel body", node)
+
     def new_barrier(self, label: str) -> MBarrier:
         return MBarrier(label)
 
