@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cubridge.ir.contract import LaunchContract, Role, TensorArgument
@@ -123,27 +122,9 @@ def check_device(inputs: Mapping[str, Tensor], device: torch.device) -> None:
             raise _bad_input(f"`{name}` is on {tensor.device}; the kernel runs on {device}")
 
 
-@dataclass(frozen=True, slots=True)
-class LaidOut:
-    """A tensor as the kernel takes it; `copied` is the reason if it is a copy."""
-
-    tensor: Tensor
-    copied: str | None = None
-
-
-def lay_out(tensor: Tensor, argument: TensorArgument, mapped: bool) -> LaidOut:
-    """`tensor` itself where its strides and address fit, else a contiguous copy. `mapped`: it is read through a TMA
-    descriptor, which takes no stride of 0."""
-    reason = misfit(tensor, argument, mapped)
-    if reason is None:
-        return LaidOut(tensor)
-    import torch
-
-    return LaidOut(tensor.clone(memory_format=torch.contiguous_format), reason)
-
-
 def misfit(tensor: Tensor, argument: TensorArgument, mapped: bool) -> str | None:
-    """Why the kernel cannot read (or write) this tensor where it lies; None if it can. Axes of one element have no stride."""
+    """Why the kernel cannot read (or write) this tensor where it lies; None if it can. Axes of one element have no stride.
+    `mapped`: it is read through a TMA descriptor, which takes no stride of 0."""
     if tensor.numel() == 0:
         return None
     if tensor.data_ptr() % argument.align_bytes:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_MAX_MAPS = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class GpuKernel:
     """A kernel in a GPU's memory. `library` keeps it loaded."""
@@ -78,6 +81,7 @@ class Gpu:
         }
         self._cache_dir = cache_dir
         self._loaded: dict[str, GpuKernel] = {}
+        self._maps: dict[tuple[object, ...], bytes] = {}
         self._counters: dict[tuple[int, int], Tensor] = {}
 
     def target(self, text: KernelText) -> Target:
@@ -99,7 +103,19 @@ class Gpu:
 
     def tensor_map(self, request: TensorMapRequest) -> bytes:
         """The 128 bytes of a CUtensorMap; elements outside the tensor are read as 0. Errors: CU825."""
-        return encode_tensor_map(request)
+        key = (
+            request.tensor.data_ptr(),
+            request.tensor.dtype,
+            request.extents,
+            request.strides_bytes,
+            request.box,
+            request.swizzle_bytes,
+        )
+        if key not in self._maps:
+            if len(self._maps) >= _MAX_MAPS:
+                self._maps.clear()
+            self._maps[key] = encode_tensor_map(request)
+        return self._maps[key]
 
     def counters(self, count: int) -> Tensor:
         """Zeros. Launches on one stream follow one another and leave them zero, so each stream has its own; a launch that

@@ -10,19 +10,10 @@ from typing import TYPE_CHECKING, assert_never
 
 import torch
 
-from cubridge.backend.arguments import (
-    bind_sizes,
-    check_device,
-    check_preconditions,
-    check_types,
-    inputs_of,
-    lay_out,
-    misfit,
-    outputs_of,
-)  # fmt: skip
+from cubridge.backend.arguments import bind_sizes, check_device, check_preconditions, check_types, outputs_of
+from cubridge.backend.call_plan import MAX_INT, CallForm, CallPlan, call_form, make_plan
 from cubridge.backend.captured import captured_tensor, scalar_captures
-from cubridge.backend.device import Device, KernelText, Launch, LoadedKernel, TensorMapRequest
-from cubridge.backend.params import pack
+from cubridge.backend.device import Device, KernelText, LoadedKernel
 from cubridge.ir.contract import (
     CapturedAddress,
     CounterAddress,
@@ -32,10 +23,9 @@ from cubridge.ir.contract import (
     ParamField,
     TensorAddress,
     TensorArgument,
-    TensorMapSpec,
     TensorStride,
 )  # fmt: skip
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, InternalError
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.spec import Precondition
 from cubridge.ir.types import DType
@@ -46,13 +36,11 @@ if TYPE_CHECKING:
     from cubridge.backend.arguments import Scalar
     from cubridge.backend.captured import CaptureValue
 
-    FieldBits = int | float | bytes
-    Names = dict[str, Scalar]
 
 OUTPUT = "o"
 LSE = "lse"
 """Names that a contract gives the output and its log-sum-exp; inputs are `q`, `k`, `v`."""
-_MAX_INT = 2**31 - 1
+_MAX_PLANS = 1024
 _log = logging.getLogger("cubridge")
 
 
@@ -97,6 +85,8 @@ class Launcher:
         self.say = say_once() if say is None else say
         self._checked = checked
         self._kernels: dict[tuple[DType, int], LoadedKernel] = {}
+        self._plans: dict[CallForm, CallPlan | None] = {}
+        self._align = max((t.align_bytes for t in text.contract.tensors), default=1)
         self._captured: dict[str, tuple[_Source, Tensor]] = {}
 
     def __call__(
@@ -126,30 +116,40 @@ class Launcher:
     ) -> None:
         """Write the outputs given; an optional one that is absent is not computed. Errors: CU826 for an output that the
         kernel cannot write where it lies; as `__call__`."""
+        scalars = scalar_captures(captures)
+        form = call_form({**inputs, **outputs}, scalars, self._align)
+        if form not in self._plans:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            self._plans[form] = self._plan(inputs, outputs, scalars)
+        plan = self._plans[form]
+        if plan is None:
+            _fill_empty(outputs)
+            return
+        tensors = {**inputs, **outputs}
+        for name, reason in plan.copies.items():
+            self.say(f"`{name}` is copied before every launch: {reason}")
+            tensors[name] = tensors[name].clone(memory_format=torch.contiguous_format)
+        keep = list(tensors.values())
+        values = {f.name: self._value(f, tensors, captures, plan, keep) for _, f in plan.dynamic}
+        plan.kernel.launch(plan.launch(values), keep)
+
+    def _plan(
+        self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], scalars: Mapping[str, Scalar]
+    ) -> CallPlan | None:
+        """How to launch calls of this form; None where there is nothing to launch."""
         contract = self.text.contract
         sizes = bind_sizes(contract, inputs)
         dtype = check_types(contract, inputs)
-        check_device(inputs, self.device.torch_device)
-        scalars = scalar_captures(captures)
+        check_device({**inputs, **outputs}, self.device.torch_device)
         check_preconditions(self.preconditions, {**scalars, **sizes})
-        for name, output in outputs.items():
-            if reason := misfit(output, contract.tensor(name), mapped=False):
-                raise CuError(Diagnostic("CU826", f"the output `{name}` cannot be written in place: {reason}"))
         if 0 in sizes.values():
-            _fill_empty(outputs)
-            return
-        if any(n > _MAX_INT for n in sizes.values()):
+            return None
+        if any(n > MAX_INT for n in sizes.values()):
             raise CuError(Diagnostic("CU826", f"sizes past 2^31 - 1: {sizes}"))
         kernel = self._kernel(dtype, sizes["D"])
-        names: Names = {**scalars, **self.device.constants, **dict(kernel.instantiation.macros), **sizes}
-        tensors = {**self._laid_out(inputs), **outputs}
-        keep = list(tensors.values())
-        values = {f.name: self._value(f, tensors, captures, names, keep) for f in contract.params}
-        grid = int(evaluate_number(contract.grid, names))
-        if not 0 < grid <= _MAX_INT:
-            raise CuError(Diagnostic("CU826", f"{grid} blocks; a launch takes 1 to 2^31 - 1", contract.grid.span))
-        block = int(evaluate_number(contract.block, names))
-        kernel.launch(Launch(grid, block, kernel.shared_bytes, pack(contract, values)), keep)
+        names = {**scalars, **self.device.constants, **dict(kernel.instantiation.macros), **sizes}
+        return make_plan(contract, kernel, names, inputs, outputs)
 
     def prepare(self, dtype: DType, head_dim: int) -> LoadedKernel:
         """Compile and load a form before its first call."""
@@ -171,41 +171,25 @@ class Launcher:
             self._checked(self, self._kernels[form])
         except CuError:
             del self._kernels[form]
+            self._plans.clear()
             raise
-
-    def _laid_out(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        mapped = {m.tensor for m in self.text.contract.tensor_maps}
-        tensors: dict[str, Tensor] = {}
-        for argument in inputs_of(self.text.contract):
-            laid = lay_out(inputs[argument.name], argument, argument.name in mapped)
-            if laid.copied:
-                self.say(f"`{argument.name}` is copied before every launch: {laid.copied}")
-            tensors[argument.name] = laid.tensor
-        return tensors
 
     def _value(
         self,
         field: ParamField,
         tensors: Mapping[str, Tensor],
         captures: Mapping[str, CaptureValue],
-        names: Names,
+        plan: CallPlan,
         keep: list[Tensor],
-    ) -> FieldBits:
-        """What the host puts into one field of `Params`; tensors that it makes for that go into `keep`."""
+    ) -> int | bytes:
+        """The address or tensor map of a field; tensors that are made for it go into `keep`."""
         match field.value:
             case TensorAddress(name):
-                return tensors[name].data_ptr() if name in tensors else 0
-            case TensorStride(name, axis):
-                return tensors[name].stride(axis) if name in tensors else 0
+                return tensors[name].data_ptr()
             case MapOfTensor(name):
-                spec = self.text.contract.tensor_map(name)
-                return self.device.tensor_map(map_request(spec, tensors[spec.tensor], names))
-            case HostValue(expr):
-                value = evaluate_number(expr, names)
-                assert isinstance(value, (bool, int, float))
-                return value
+                return self.device.tensor_map(plan.maps[name].request(tensors))
             case CapturedAddress():
-                array = self._captured_array(field, captures, names)
+                array = self._captured_array(field, captures, plan.names)
                 keep.append(array)
                 return array.data_ptr()
             case CounterAddress(count):
@@ -214,10 +198,14 @@ class Launcher:
                 counters = self.device.counters(count)
                 keep.append(counters)
                 return counters.data_ptr()
+            case TensorStride() | HostValue():
+                raise InternalError(f"`p.{field.name}` does not differ from call to call")
             case _:
                 assert_never(field.value)
 
-    def _captured_array(self, field: ParamField, captures: Mapping[str, CaptureValue], names: Names) -> Tensor:
+    def _captured_array(
+        self, field: ParamField, captures: Mapping[str, CaptureValue], names: Mapping[str, Scalar]
+    ) -> Tensor:
         """As `captured_tensor`; the same tensor, unchanged since, is converted once."""
         assert isinstance(field.value, CapturedAddress)
         given = captures.get(field.value.name)
@@ -231,22 +219,6 @@ class Launcher:
         array = captured_tensor(field, captures, names, self.device.torch_device)
         self._captured[field.name] = (_Source(weakref.ref(given), given._version, sizes), array)
         return array
-
-
-def map_request(spec: TensorMapSpec, tensor: Tensor, names: Names) -> TensorMapRequest:
-    """The TMA descriptor of a tensor that `lay_out` has passed. An axis of one element gets a stride that is legal."""
-    sizes, strides = list(tensor.shape), list(tensor.stride())
-    width = tensor.element_size()
-    for axis in range(len(sizes) - 2, -1, -1):
-        if sizes[axis] == 1:
-            strides[axis] = sizes[axis + 1] * strides[axis + 1]
-    return TensorMapRequest(
-        tensor,
-        tuple(reversed(sizes)),
-        tuple(s * width for s in reversed(strides[:-1])),
-        tuple(int(evaluate_number(b, names)) for b in spec.box),
-        spec.swizzle_bytes,
-    )
 
 
 def new_output(argument: TensorArgument, sizes: Mapping[str, int], half: Tensor) -> Tensor:

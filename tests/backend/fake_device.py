@@ -47,7 +47,7 @@ class FakeDevice:
 
     def tensor_map(self, request: TensorMapRequest) -> bytes:
         self.maps.append(request)
-        return bytes([len(self.maps)]) * 128
+        return bytes([len(self.maps) % 256]) * 128
 
     def counters(self, count: int) -> Tensor:
         return torch.zeros(count, dtype=torch.int32)
