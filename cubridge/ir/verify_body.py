@@ -1,0 +1,344 @@
+"""Rule: every statement of the kernel body and of the schedule has operands of the kinds and shapes that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from cubridge.ir.body_types import BarrierSlot, BodyScope, Handle, Kind, Registers, SharedSlot, View, constant_int
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import (
+    REGIONS,
+    Assign,
+    Attr,
+    BarrierArrive,
+    BarrierExpect,
+    BarrierInit,
+    BarrierWait,
+    Break,
+    Cast,
+    CopyAsync,
+    Counters,
+    Expr,
+    FinishCounters,
+    For,
+    Gemm,
+    If,
+    Kernel,
+    Loop,
+    Name,
+    NamedArrive,
+    NamedSync,
+    Op,
+    RegionCall,
+    RegistersRelease,
+    RegistersTake,
+    RegisterTile,
+    RingNext,
+    SharedValue,
+    Stmt,
+    Store,
+    WaitGroup,
+    WgmmaWait,
+    Zero,
+)
+from cubridge.ir.region_types import TILE_FIELDS
+from cubridge.ir.typecheck import BOOL, INT, fail
+from cubridge.ir.types import DType
+
+
+def check_body(kernel: Kernel) -> Iterator[Diagnostic]:
+    """CU201, CU202, CU206, CU207, CU209 in the kernel's body, each statement on its own."""
+    checker = _Checker(kernel)
+    checker.body(kernel.body, BodyScope.of(kernel))
+    yield from checker.faults
+
+
+def check_schedule(kernel: Kernel) -> Iterator[Diagnostic]:
+    """CU205 unless `work_tile` fills every field of the tile, calls `tile_setup` last and returns the tile."""
+    schedule = kernel.schedule
+    scope = BodyScope.of(kernel)
+    for name in schedule.params:
+        scope = scope.bind(name, INT)
+    scope = scope.bind("tile", Handle.TILE)
+    checker = _Checker(kernel)
+    written: set[str] = set()
+    for stmt in schedule.body[:-1]:
+        match stmt:
+            case Assign(Attr(Name("tile"), name)) if name in TILE_FIELDS:
+                written.add(name)
+            case Assign(Name()):
+                pass
+            case _:
+                yield Diagnostic("CU205", "the schedule has assignments, and `tile_setup(tile)` at its end", stmt.span)
+                return
+        scope = checker.statement(stmt, scope)
+    yield from checker.faults
+    if not schedule.body or schedule.body[-1] != RegionCall("tile_setup", (Name("tile"),)):
+        yield Diagnostic("CU205", "the schedule does not end in `tile_setup(tile)`", schedule.span)
+    if schedule.result != Name("tile"):
+        yield Diagnostic("CU205", "the schedule does not return `tile`", schedule.span)
+    missing = [name for name in TILE_FIELDS if name not in written]
+    if missing:
+        yield Diagnostic("CU208", f"the schedule leaves `tile.{missing[0]}` without a value", schedule.span)
+
+
+class _Checker:
+    """Walks a body; a statement at fault is reported and what it would define is left out."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.faults: list[Diagnostic] = []
+        self.lost: set[str] = set()
+
+    def body(self, body: tuple[Stmt, ...], scope: BodyScope, in_loop: bool = False) -> None:
+        for stmt in body:
+            self._loops(stmt, in_loop)
+            scope = self.statement(stmt, scope)
+            match stmt:
+                case If(_, then, orelse):
+                    self.body(then, scope, in_loop)
+                    self.body(orelse, scope, in_loop)
+                case For(var, _, _, inner):
+                    self.body(inner, scope.bind(var, INT), True)
+                case Loop(inner):
+                    self.body(inner, scope, True)
+                case _:
+                    pass
+
+    def _loops(self, stmt: Stmt, in_loop: bool) -> None:
+        if isinstance(stmt, Break) and not in_loop:
+            self.faults.append(Diagnostic("CU205", "`break` leaves no loop here", stmt.span))
+
+    def statement(self, stmt: Stmt, scope: BodyScope) -> BodyScope:
+        try:
+            return self._checked(stmt, scope)
+        except CuError as error:
+            if not self._follows_from_a_fault(error):
+                self.faults += error.diagnostics
+            match stmt:
+                case Assign(Name(name)) | RegisterTile(name):
+                    self.lost.add(name)
+                case _:
+                    pass
+            return scope
+
+    def _follows_from_a_fault(self, error: CuError) -> bool:
+        first = error.diagnostics[0]
+        return first.code == "CU201" and any(f"`{name}`" in first.message for name in self.lost)
+
+    def _checked(self, stmt: Stmt, scope: BodyScope) -> BodyScope:
+        match stmt:
+            case Assign(Name(name), value):
+                return scope.bind(name, self._rebound(stmt, name, scope.kind(value), scope))
+            case Assign(target, value):
+                self._store_value(target, value, scope)
+            case RegisterTile(name, dtype, rows, cols):
+                extents = [constant_int(self.kernel, e) for e in (rows, cols) if e is not None]
+                return scope.bind(name, Registers(dtype, extents[0], extents[1] if len(extents) > 1 else None))
+            case If(condition):
+                scope.expect(condition, BOOL)
+            case For(_, start, stop):
+                scope.int(start)
+                scope.int(stop)
+            case Gemm():
+                _gemm(stmt, scope)
+            case RegionCall(region, args):
+                _region_call(stmt, region, args, scope)
+            case Op():
+                check = _OPS.get(type(stmt))
+                if check is not None:
+                    check(stmt, scope)
+            case _:
+                pass
+        return scope
+
+    def _rebound(self, stmt: Assign, name: str, kind: Kind, scope: BodyScope) -> Kind:
+        if name in BodyScope.of(self.kernel).names:
+            fail("CU205", f"`{name}` cannot be assigned", stmt.target)
+        old = scope.names.get(name, kind)
+        if old != kind:
+            fail("CU202", f"`{name}` is {old}, and this is {kind}", stmt.value)
+        return kind
+
+    def _store_value(self, target: Expr, value: Expr, scope: BodyScope) -> None:
+        match target:
+            case Attr(Name("smem"), name) if any(
+                f.name == name and isinstance(f.type, SharedValue) for f in self.kernel.shared
+            ):
+                kind = scope.kind(target)
+                scope.expect(value, kind)
+            case Attr(Name("tile"), name) if scope.names.get("tile") is Handle.TILE and name in TILE_FIELDS:
+                scope.int(value)
+            case _:
+                fail("CU205", "this cannot be assigned to", target)
+
+
+# ---- tiles -----------------------------------------------------------------------------------------------------------
+
+
+def _registers(expr: Expr, scope: BodyScope) -> Registers:
+    kind = scope.kind(expr)
+    return kind if isinstance(kind, Registers) else fail("CU202", f"this must be a register tile, and is {kind}", expr)
+
+
+def _slot(expr: Expr, scope: BodyScope) -> SharedSlot:
+    kind = scope.kind(expr)
+    return kind if isinstance(kind, SharedSlot) else fail("CU202", f"this must be a shared tile, and is {kind}", expr)
+
+
+def _view(expr: Expr, scope: BodyScope) -> View:
+    kind = scope.kind(expr)
+    return kind if isinstance(kind, View) else fail("CU202", f"this must be a view of a tensor, and is {kind}", expr)
+
+
+def _barrier(expr: Expr, scope: BodyScope) -> None:
+    scope.expect(expr, BarrierSlot())
+
+
+def _gemm(stmt: Gemm, scope: BodyScope) -> None:
+    dst, b = _registers(stmt.dst, scope), _slot(stmt.b, scope)
+    a = scope.kind(stmt.a)
+    if not isinstance(a, Registers | SharedSlot) or a.cols is None:
+        fail("CU202", f"a gemm reads tiles, and this is {a}", stmt.a)
+    if dst.dtype is not DType.F32:
+        fail("CU209", f"a gemm accumulates in f32, and this is {dst.dtype}", stmt.dst)
+    if a.dtype is not b.dtype or a.dtype not in (DType.BF16, DType.F16):
+        fail("CU209", f"a gemm multiplies tiles of bf16 or of f16, not {a.dtype} and {b.dtype}", stmt.b)
+    n, k = (b.rows, b.cols) if stmt.transposed else (b.cols, b.rows)
+    if (dst.rows, dst.cols, a.cols) != (a.rows, n, k):
+        other = f"{b}.T" if stmt.transposed else str(b)
+        fail("CU209", f"shapes do not fit: {dst} from {a} and {other}", stmt.dst)
+
+
+def _region_call(stmt: RegionCall, region: str, args: tuple[Expr, ...], scope: BodyScope) -> None:
+    names = REGIONS[region]
+    if region == "tile_setup":
+        raise CuError(Diagnostic("CU205", "`tile_setup` is called by the schedule alone", stmt.span))
+    if len(args) != len(names):
+        raise CuError(Diagnostic("CU206", f"`{region}` takes {len(names)} arguments, not {len(args)}", stmt.span))
+    for name, arg in zip(names, args, strict=True):
+        match name:
+            case "s" | "o" | "lse":
+                tile = _registers(arg, scope)
+                if tile.dtype is not DType.F32 or (tile.cols is None) != (name == "lse"):
+                    fail("CU209", f"`{name}` of `{region}` is f32, {'a vector' if name == 'lse' else 'a tile'}", arg)
+            case "tile":
+                scope.expect(arg, Handle.TILE)
+            case "row":
+                scope.expect(arg, Handle.ROW)
+            case _:
+                scope.int(arg)
+
+
+def _zero(stmt: Zero, scope: BodyScope) -> None:
+    _registers(stmt.dst, scope)
+
+
+def _cast(stmt: Cast, scope: BodyScope) -> None:
+    dst, src = _registers(stmt.dst, scope), _registers(stmt.src, scope)
+    if (dst.rows, dst.cols) != (src.rows, src.cols):
+        fail("CU209", f"a cast keeps the shape: {dst} from {src}", stmt.dst)
+    if not dst.dtype.is_float or not src.dtype.is_float:
+        fail("CU209", f"a cast is between floats: {dst} from {src}", stmt.dst)
+
+
+def _copy(stmt: CopyAsync, scope: BodyScope) -> None:
+    dst, src = _slot(stmt.dst, scope), _view(stmt.src, scope)
+    if dst.dtype is not src.dtype or src.vector:
+        fail("CU209", f"a copy keeps the element type: {dst} from {src}", stmt.dst)
+    if src.mapped != (stmt.signal is not None):
+        message = "needs `signal=..`, a barrier" if src.mapped else "takes no signal: it joins a cp.async group"
+        fail(
+            "CU202",
+            f"a copy from {'a tensor map' if src.mapped else 'global memory'} {message}",
+            stmt.signal or stmt.src,
+        )
+    if stmt.signal is not None:
+        _barrier(stmt.signal, scope)
+    scope.int(stmt.row)
+
+
+def _store(stmt: Store, scope: BodyScope) -> None:
+    dst, src = _view(stmt.dst, scope), _registers(stmt.src, scope)
+    if dst.vector != (src.cols is None) or not src.dtype.is_float or not dst.dtype.is_float or dst.mapped:
+        fail("CU209", f"{src} cannot be stored to {dst}", stmt.src)
+    scope.int(stmt.row)
+
+
+# ---- order -----------------------------------------------------------------------------------------------------------
+
+
+def _constant(expr: Expr, scope: BodyScope, low: int, high: int) -> None:
+    value = constant_int(scope.kernel, expr)
+    if not low <= value <= high:
+        fail("CU207", f"{value} is outside of {low}..{high}", expr)
+
+
+def _barrier_init(stmt: BarrierInit, scope: BodyScope) -> None:
+    _barrier(stmt.barrier, scope)
+    _constant(stmt.arrivals, scope, 1, 2**20 - 1)
+
+
+def _barrier_expect(stmt: BarrierExpect, scope: BodyScope) -> None:
+    _barrier(stmt.barrier, scope)
+    scope.int(stmt.bytes)
+
+
+def _barrier_wait(stmt: BarrierWait, scope: BodyScope) -> None:
+    _barrier(stmt.barrier, scope)
+    scope.int(stmt.phase)
+
+
+def _named(stmt: NamedSync | NamedArrive, scope: BodyScope) -> None:
+    scope.int(stmt.id)
+    _constant(stmt.threads, scope, 32, 1024)
+    if constant_int(scope.kernel, stmt.threads) % 32:
+        fail("CU207", "a named barrier counts whole warps", stmt.threads)
+
+
+def _registers_budget(stmt: RegistersTake | RegistersRelease, scope: BodyScope) -> None:
+    _constant(stmt.count, scope, 24, 256)
+    if constant_int(scope.kernel, stmt.count) % 8:
+        fail("CU207", "a register count is a multiple of 8", stmt.count)
+
+
+def _finish(stmt: FinishCounters, scope: BodyScope) -> None:
+    match stmt.counters:
+        case Attr(Name("p"), name) if any(f.name == name and isinstance(f.type, Counters) for f in scope.kernel.params):
+            return
+        case _:
+            fail("CU202", "this must be counters, `p.NAME`", stmt.counters)
+
+
+def _pending(stmt: WaitGroup | WgmmaWait, scope: BodyScope) -> None:
+    _constant(stmt.pending, scope, 0, 7)
+
+
+def _ring(stmt: RingNext, scope: BodyScope) -> None:
+    scope.expect(stmt.ring, Handle.RING)
+
+
+def _arrive(stmt: BarrierArrive, scope: BodyScope) -> None:
+    _barrier(stmt.barrier, scope)
+
+
+_OPS: Final[dict[type[Op], Callable[..., None]]] = {
+    Zero: _zero,
+    Cast: _cast,
+    CopyAsync: _copy,
+    Store: _store,
+    WaitGroup: _pending,
+    WgmmaWait: _pending,
+    BarrierInit: _barrier_init,
+    BarrierExpect: _barrier_expect,
+    BarrierArrive: _arrive,
+    BarrierWait: _barrier_wait,
+    NamedSync: _named,
+    NamedArrive: _named,
+    RingNext: _ring,
+    RegistersRelease: _registers_budget,
+    RegistersTake: _registers_budget,
+    FinishCounters: _finish,
+}
+"""What each operation takes; those without operands are not here."""

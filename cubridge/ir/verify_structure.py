@@ -1,0 +1,165 @@
+"""Rules: the parts of a kernel are all there, under names of their own; fields, traits and regions are well typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from cubridge.ir.body_types import THREAD_NAMES, BodyScope, constant_int
+from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.nodes import (
+    REGIONS,
+    Barrier,
+    Captured,
+    Constant,
+    Counters,
+    Expr,
+    Field,
+    FieldType,
+    Global,
+    Kernel,
+    Node,
+    Partial,
+    Row,
+    Scalar,
+    SharedValue,
+    TensorMap,
+    Tile,
+)
+from cubridge.ir.region_types import ACCESSORS, TILE_FIELDS, check_region
+from cubridge.ir.typecheck import BASE_NAMES, FLOAT, INT, Scope, fail, infer
+from cubridge.ir.types import DType
+from cubridge.ir.vocabulary import SCHEDULE
+from cubridge.ir.walk import SCOPES, free_names
+
+ARCHITECTURES: Final = ("sm_80", "sm_90a")
+TEAMS: Final = ("block", "warpgroup")
+_PLACES: Final[dict[str, tuple[type[FieldType], ...]]] = {
+    "params": (Global, TensorMap, Scalar, Captured, Counters),
+    "shared": (Tile, SharedValue, Barrier),
+    "tile_state": (Scalar, Row),
+    "row_state": (Row, Partial),
+}
+
+
+def check_structure(kernel: Kernel) -> Iterator[Diagnostic]:
+    """CU205 unless the regions are there, once and in order, and CU200 for a name that two things share."""
+    names = tuple(r.name for r in kernel.regions)
+    for region in kernel.regions:
+        if region.name not in REGIONS:
+            yield Diagnostic("CU205", f"`{region.name}` is no region", region.span)
+    missing = [name for name in REGIONS if name not in names]
+    if missing:
+        yield Diagnostic("CU205", f"the kernel has no region `{missing[0]}`", kernel.span)
+    elif names != tuple(REGIONS):
+        place = next(r.span for r, name in zip(kernel.regions, REGIONS, strict=False) if r.name != name)
+        yield Diagnostic("CU205", f"regions stand once, in the order {', '.join(REGIONS)}", place)
+    if kernel.schedule.name != SCHEDULE:
+        yield Diagnostic("CU205", f"the schedule is called `{SCHEDULE}`", kernel.schedule.span)
+    yield from _shared_names(kernel)
+    variant_seen = False
+    for item in kernel.params:
+        variant_seen |= not item.fixed
+        if item.fixed and variant_seen:
+            yield Diagnostic("CU205", f"`{item.name}` is fixed, and stands after a variant's parameter", item.span)
+
+
+def _shared_names(kernel: Kernel) -> Iterator[Diagnostic]:
+    taken = frozenset({*BASE_NAMES, *ACCESSORS, *THREAD_NAMES, *SCOPES})
+    groups: dict[str, tuple[tuple[Field, ...] | tuple[Constant, ...], frozenset[str]]] = {
+        "constants": (kernel.constants, taken),
+        "params": (kernel.params, frozenset()),
+        "shared": (kernel.shared, frozenset()),
+        "tile_state": (kernel.tile_state, frozenset(TILE_FIELDS)),
+        "row_state": (kernel.row_state, frozenset()),
+    }
+    for group, (items, reserved) in groups.items():
+        seen: dict[str, Node] = {}
+        for item in items:
+            if item.name in reserved:
+                yield Diagnostic("CU200", f"`{item.name}` means something else already", item.span)
+            if item.name in seen:
+                note = Note("the other one", seen[item.name].span)
+                yield Diagnostic("CU200", f"`{item.name}` stands twice in `{group}`", item.span, (note,))
+            seen[item.name] = item
+
+
+def check_traits(kernel: Kernel) -> Iterator[Diagnostic]:
+    """CU207: architecture, team and thread count."""
+    if kernel.arch not in ARCHITECTURES:
+        yield Diagnostic("CU207", f"`{kernel.arch}` is none of {', '.join(ARCHITECTURES)}", kernel.span)
+    if kernel.team not in TEAMS:
+        yield Diagnostic("CU207", f"`{kernel.team}` is none of {', '.join(TEAMS)}", kernel.span)
+    try:
+        threads = constant_int(kernel, kernel.threads)
+        unit = 128 if kernel.team == "warpgroup" else 32
+        if not 0 < threads <= 1024 or threads % unit:
+            fail("CU207", f"{threads} threads: a multiple of {unit} up to 1024 is needed", kernel.threads)
+        BodyScope.of(kernel).int(kernel.row_origin)
+    except CuError as error:
+        yield from error.diagnostics
+
+
+def check_regions(kernel: Kernel) -> Iterator[Diagnostic]:
+    """The faults of every region: CU201 to CU206, CU208."""
+    for region in kernel.regions:
+        yield from check_region(kernel, region)
+
+
+def check_fields(kernel: Kernel) -> Iterator[Diagnostic]:
+    """CU202, CU205, CU207: every field is of a type for its section, with well-typed expressions."""
+    sections = {"params": kernel.params, "shared": kernel.shared}
+    sections |= {"tile_state": kernel.tile_state, "row_state": kernel.row_state}
+    for section, fields in sections.items():
+        for item in fields:
+            if not isinstance(item.type, _PLACES[section]):
+                yield Diagnostic("CU205", f"`{type(item.type).__name__}` has no place in `{section}`", item.span)
+                continue
+            try:
+                _check_type(kernel, item.type)
+            except CuError as error:
+                yield from error.diagnostics
+
+
+def _check_type(kernel: Kernel, kind: FieldType) -> None:
+    match kind:
+        case Global(_, shape) | TensorMap(_, shape):
+            if len(shape) not in (3, 4):
+                raise CuError(Diagnostic("CU206", f"a tensor has 3 or 4 axes, not {len(shape)}", kind.span))
+            _host_ints(kernel, shape)
+        case Captured(_, extents, pad):
+            if pad < 1:
+                raise CuError(Diagnostic("CU207", "`pad` is at least 1", kind.span))
+            _host_ints(kernel, extents)
+        case Scalar(dtype, host) if host is not None:
+            value = infer(host, _host_scope(kernel, host))
+            if value.dtype is DType.BOOL or (dtype.is_int and value.dtype.is_float):
+                fail("CU202", f"the host gives {value}, and this is {dtype}", host)
+        case Counters(count):
+            constant_int(kernel, count)
+        case Tile(_, rows, cols, slots, swizzle):
+            for extent in (rows, cols, *(() if slots is None else (slots,))):
+                _positive(kernel, extent)
+            if swizzle not in (0, 32, 64, 128):
+                raise CuError(Diagnostic("CU207", "a swizzle is 0, 32, 64 or 128 bytes", kind.span))
+        case Barrier(slots) if slots is not None:
+            _positive(kernel, slots)
+        case _:
+            pass
+
+
+def _positive(kernel: Kernel, expr: Expr) -> None:
+    if constant_int(kernel, expr) < 1:
+        fail("CU207", "this must be positive", expr)
+
+
+def _host_ints(kernel: Kernel, exprs: Iterable[Expr]) -> None:
+    for expr in exprs:
+        if not infer(expr, _host_scope(kernel, expr)).dtype.is_int:
+            fail("CU202", "an extent is an integer", expr)
+
+
+def _host_scope(kernel: Kernel, expr: Expr) -> Scope:
+    """Names of a host expression; what the launch knows beyond sizes and constants counts as an integer, which fits anywhere."""
+    constants = {c.name: INT if isinstance(c.value, int) else FLOAT for c in kernel.constants}
+    return Scope({**dict.fromkeys(free_names(expr), INT), **BASE_NAMES, **constants}, host=True)
