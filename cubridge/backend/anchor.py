@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from cubridge.backend.diff import Change, Edit, place_of
 from cubridge.backend.names import Names, Spelling
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.nodes import REGIONS, Field, Kernel, Node
 from cubridge.ir.paths import Splice
 from cubridge.ir.source import NOWHERE, Span
-from cubridge.ir.source_map import SourceMap, SourceRegion
+from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
 
 KV_RANGE: Final = ("key_sequence", "key_count", "key_tile", "key_masked")
 FIELD_REGIONS: Final = ("params", "tile_state", "row_state")
@@ -27,12 +27,16 @@ class Anchor:
     functions: tuple[str, ...]
 
 
-def anchors(edits: Iterable[Edit], source: Kernel, source_map: SourceMap) -> tuple[Anchor, ...]:
+def anchors(
+    edits: Iterable[Edit], source: Kernel, source_map: SourceMap, patchable: Collection[str] = SOURCE_REGIONS
+) -> tuple[Anchor, ...]:
     """The regions that `edits` of `source` change, in the order of the text.
-    Errors: CU602 for an edit outside every region that may be patched, CU606 for a region that the text lacks."""
+    Errors: CU602 for an edit outside the regions that are `patchable`, CU606 for a region that the text lacks."""
     touched: dict[str, set[str]] = {}
     for edit in edits:
-        region, function = _region_of(edit, source)
+        region, function = _region_of(edit)
+        if region not in patchable:
+            raise _outside(edit, source, patchable)
         touched.setdefault(region, set()).update([function] if function else [])
     regions = {r.name: r for r in source_map.regions}
     missing = touched.keys() - regions
@@ -43,8 +47,8 @@ def anchors(edits: Iterable[Edit], source: Kernel, source_map: SourceMap) -> tup
     return tuple(sorted(found, key=lambda a: a.region.span.start))
 
 
-def _region_of(edit: Edit, source: Kernel) -> tuple[str, str | None]:
-    """The region of the text that holds what `edit` changes, and the function if it is one."""
+def _region_of(edit: Edit) -> tuple[str | None, str | None]:
+    """The region of the text that holds what `edit` changes, if any, and the function if it is one."""
     match edit.at.steps:
         case ("params",) if isinstance(edit, Splice) and not any(_is_fixed(n) for n in (*edit.old, *edit.new)):
             return "params", None
@@ -53,14 +57,12 @@ def _region_of(edit: Edit, source: Kernel) -> tuple[str, str | None]:
         case ("regions", str(name), "body" | "result", *_):
             return ("kv_range" if name in KV_RANGE else name), name
         case _:
-            raise CuError(
-                Diagnostic(
-                    "CU602",
-                    f"the change of `{place_of(edit, source)}` is outside the regions that a patch may write",
-                    _span(edit),
-                    help=f"a variant may change {', '.join((*FIELD_REGIONS, *REGIONS))}",
-                )
-            )
+            return None, None
+
+
+def _outside(edit: Edit, source: Kernel, patchable: Collection[str]) -> Refused:
+    message = f"the change of `{place_of(edit, source)}` is outside the regions that a patch may write"
+    return Refused(Diagnostic("CU602", message, _span(edit), help=f"they are {', '.join(patchable)}"))
 
 
 def _is_fixed(node: Node) -> bool:

@@ -100,7 +100,7 @@ class Expressions:
         if name in TILES:
             subscripts = (self.spelling.r,) if name == "lse" else (self.spelling.r, self.spelling.c)
             return self._stored(self.spelling.argument(name), subscripts)
-        if name == "D":
+        if name == "D" and self.spelling.names.head_dim is not None:
             return c.ident(self.spelling.names.head_dim)
         if name in SIZES:
             return self._size(name)

@@ -240,7 +240,8 @@ def _with_arrays(items: list[Item]) -> Plan:
         storage[name] = axes
         if axes:
             arrays.append((first[: len(home) + 1], Array(name, axes)))
-    for (*home, at), array in reversed(sorted(arrays, key=lambda entry: entry[0])):
+    arrays.sort(key=lambda entry: entry[0])
+    for (*home, at), array in reversed(arrays):  # the last first, so that places in front of it stay what they are
         scope = _loop_at(items, home).items if home else items
         scope.insert(at, array)
     mutable = frozenset(name for name, use in uses.items() if len(use.assigned) > 1 and not storage[name])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import Diagnostic, Refused
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     NAMED_CONSTANTS,
@@ -52,9 +52,9 @@ TILE_FIELDS: Final = ("b", "h", "hk", "q_start")
 """What every query tile has: never negative."""
 
 
-def unsayable(what: str, node: Node, help: str | None = None) -> CuError:
+def unsayable(what: str, node: Node, help: str | None = None) -> Refused:
     """The error of a CuIR node that CUDA region text cannot say."""
-    return CuError(Diagnostic("CU603", what, node.span, help=help))
+    return Refused(Diagnostic("CU603", what, node.span, help=help))
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from cubridge.backend.anchor import KV_RANGE, Anchor, anchors, function_text, spelling_of, struct_text
@@ -14,7 +14,7 @@ from cubridge.backend.patch import TextEdit, apply_edits, diff_lines, newline_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Field, Function, Kernel, Record
 from cubridge.ir.source import SourceFile, Span
-from cubridge.ir.source_map import SourceMap, SourceRegion
+from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,20 @@ class Patched:
 
 
 def lower(
-    file: SourceFile, source_map: SourceMap, source: Kernel, target: Kernel, names: Names, patch_name: str = "kernel.cu"
+    file: SourceFile,
+    source_map: SourceMap,
+    source: Kernel,
+    target: Kernel,
+    names: Names,
+    *,
+    patchable: Collection[str] = SOURCE_REGIONS,
+    patch_name: str = "kernel.cu",
 ) -> Patched:
-    """Patch `file`, whose CuIR is `source`, so that it says `target`. `patch_name`: the path that the diff names.
-    Errors: CU601 stale map, CU602 change outside the regions, CU603, CU604 what the text cannot say, CU606 unknown text."""
+    """Patch `file`, whose CuIR is `source`, so that it says `target`. `patchable`: regions that may change; `patch_name`: the path
+    that the diff names. Errors: CU601 a stale map, CU602 a change outside the regions, CU603, CU604 what the text cannot say,
+    CU606 a region that is not laid out as its CuIR is."""
     source_map.check(file.data)
-    found = anchors(diff(source, target), source, source_map)
+    found = anchors(diff(source, target), source, source_map, patchable)
     edits = [e for anchor in found for e in _region_edits(anchor, source, target, names)]
     edits = [e for e in edits if e.new != file.data[e.span.start : e.span.end]]
     lines = diff_lines(file, edits)

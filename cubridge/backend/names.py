@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cubridge.ir.contract import HostValue, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import SIZES
+from cubridge.ir.nodes import SIZES, Name
 from cubridge.ir.source import NOWHERE, Span
 
 _KEYWORDS: Final = """
@@ -22,20 +22,23 @@ _KEYWORDS: Final = """
 RESERVED: Final = frozenset((*_KEYWORDS.split(), "i64", "u32", "u64", "half_t", "DEVICE", "KERNEL", "INFINITY", "NAN"))
 """Words of C++ and what every kernel defines for all of its text."""
 
-_SIZE_FIELD: Final = re.compile(r"^\s*int\s+(\w+)\s*;\s*//\s*@host\s+(\w+)\s*$", re.MULTILINE)
-
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """`size_fields`: the field of `Params` that holds a size, by size. `head_dim`: the macro that is D."""
 
     size_fields: Mapping[str, str]
-    head_dim: str = "HEAD_DIM"
+    head_dim: str | None = "HEAD_DIM"
 
     @staticmethod
-    def read(text: str) -> Names:
-        """From the fields of `Params` whose host expression is one size: `int len_kv;  // @host Lk`."""
-        return Names({size: name for name, size in _SIZE_FIELD.findall(text) if size in SIZES})
+    def of(contract: LaunchContract) -> Names:
+        """From the fields whose host value is one size, `int len_kv;  // @host Lk`, and the macro that has the value D."""
+        fields = {
+            f.value.expr.id: f.name
+            for f in contract.params
+            if isinstance(f.value, HostValue) and isinstance(f.value.expr, Name) and f.value.expr.id in SIZES
+        }
+        return Names(fields, next((m.name for m in contract.macros if m.values == (Name("D"),)), None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap, SourceRegion
 from tests.support.golden_texts import golden_file, golden_kernel
 
+NAMES: Final = Names({"B": "batch", "Hq": "heads_q", "Hk": "heads_kv", "Lq": "len_q", "Lk": "len_kv"})
 CASES: Final = Path(__file__).parents[1] / "cases" / "lower"
 
 _REGION: Final = re.compile(
@@ -55,6 +56,6 @@ def target_ir(changes: str) -> Kernel:
     return parse(SourceFile.from_text("target.cuir", text))
 
 
-def lowered(changes: str, file: SourceFile | None = None) -> Patched:
+def lowered(changes: str, file: SourceFile | None = None, names: Names = NAMES) -> Patched:
     file = file or small_kernel()
-    return lower(file, regions_of(file), source_ir(), target_ir(changes), Names.read(file.text), "kernel.cu")
+    return lower(file, regions_of(file), source_ir(), target_ir(changes), names)

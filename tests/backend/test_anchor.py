@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cubridge.backend.anchor import anchors, function_text, spelling_of, struct_text
 from cubridge.backend.diff import diff
 from cubridge.backend.names import Names
-from cubridge.ir.diagnostics import CuError
+from cubridge.frontend.contract import read_contract
+from cubridge.ir.diagnostics import CuError, Refused
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap, SourceRegion
 from tests.backend.lowering import regions_of, small_kernel, source_ir, target_ir
 from tests.backend.test_diff import edited
 
+KERNELS = Path(__file__).parents[2] / "cubridge" / "kernels"
 CHANGES = """
 variant_params(
     exponent_scale=Scalar(f32, host=2.0),
@@ -62,6 +66,13 @@ def test_changes_outside_the_regions_are_refused(old: str, new: str, place: str)
     with pytest.raises(CuError, match=f"the change of `{place}` is outside") as caught:
         anchors(diff(source_ir(), target), source_ir(), regions_of(small_kernel()))
     assert caught.value.diagnostics[0].code == "CU602"
+
+
+def test_a_region_that_the_contract_keeps_is_refused() -> None:
+    edits = diff(source_ir(), target_ir(CHANGES))
+    with pytest.raises(Refused, match="the change of `mask` is outside") as caught:
+        anchors(edits, source_ir(), regions_of(small_kernel()), ("params", "kv_range"))
+    assert caught.value.diagnostics[0].help == "they are params, kv_range"
 
 
 def test_a_missing_region_is_an_error() -> None:
@@ -123,3 +134,8 @@ def test_a_signature_with_other_arguments_is_an_error() -> None:
     with pytest.raises(CuError, match="has 4: s, kv_start, tile, p") as caught:
         spelling_of("score", "float (&s)[ROWS][S_COLS], const Params& p", Names({}), region(""))
     assert caught.value.diagnostics[0].code == "CU606"
+
+
+def test_names_of_a_contract() -> None:
+    names = Names.of(read_contract(KERNELS / "sm80" / "attention_forward.toml"))
+    assert names == Names({"B": "batch", "Hq": "heads_q", "Hk": "heads_kv", "Lq": "len_q", "Lk": "len_kv"}, "HEAD_DIM")

@@ -13,7 +13,7 @@ from cubridge.backend.patch import TextEdit, apply_edits, diff_lines, unified_di
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceRegion
-from tests.backend.lowering import lowered, regions_of, small_kernel, source_ir, target_ir
+from tests.backend.lowering import NAMES, lowered, regions_of, small_kernel, source_ir, target_ir
 
 MASK = """
 variant_params(
@@ -126,7 +126,7 @@ def test_the_kernels_own_names_are_used() -> None:
     old = "mask(float (&s)[ROWS][S_COLS], int kv_start, const WorkTile& tile, const Params& p)"
     new = "mask(float (&scores)[ROWS][S_COLS], int first, const WorkTile& c, const Params& params)"
     assert old in text
-    result = lowered(MASK, file(text.replace(old, new).replace("len_kv;", "keys;")))
+    result = lowered(MASK, file(text.replace(old, new)), Names({**NAMES.size_fields, "Lk": "keys"}))
     body = result.text.decode()
     assert "const int i = c.q_start + frag_row(r);" in body
     assert "const int j = first + frag_col(c_);" in body
@@ -137,7 +137,7 @@ def test_the_kernels_own_names_are_used() -> None:
 def test_a_stale_map_is_an_error() -> None:
     changed = file(small_kernel().text + "// edited\n")
     with pytest.raises(CuError) as caught:
-        lower(changed, regions_of(small_kernel()), source_ir(), target_ir(MASK), Names.read(changed.text))
+        lower(changed, regions_of(small_kernel()), source_ir(), target_ir(MASK), NAMES)
     assert caught.value.diagnostics[0].code == "CU601"
 
 
