@@ -1,0 +1,186 @@
+"""The fields of a kernel's structs: parameters, shared memory, values per query tile, state per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from cubridge.frontend.cuda.context import Context
+from cubridge.frontend.cuda.expressions import Expressions
+from cubridge.frontend.cuda.syntax import CExpr, CType, FieldOf
+from cubridge.frontend.cuda.values import SCALAR_TYPES, Kind, refusal
+from cubridge.frontend.cuda.views import MISFIT
+from cubridge.ir.contract import (
+    CapturedAddress,
+    CounterAddress,
+    ElementType,
+    HostValue,
+    MapOfTensor,
+    ParamField,
+    TensorAddress,
+    TensorStride,
+)  # fmt: skip
+from cubridge.ir.contract import (
+    CType as HostType,
+)
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import (
+    NAMED_CONSTANTS,
+    Assign,
+    Attr,
+    Barrier,
+    Call,
+    Captured,
+    Counters,
+    Expr,
+    Field,
+    FieldType,
+    Function,
+    Global,
+    If,
+    IntLit,
+    Name,
+    Partial,
+    Row,
+    Scalar,
+    SharedValue,
+    Stmt,
+    TensorMap,
+    Tile,
+)  # fmt: skip
+from cubridge.ir.source import Span
+from cubridge.ir.types import DType
+from cubridge.ir.walk import children
+
+
+def param_fields(context: Context) -> Iterator[Field]:
+    """CuIR's parameters: the fields of `Params` but those that CuIR abstracts away. Errors: CU428 where the contract and the text
+    do not list the same fields."""
+    struct = context.struct(Kind.PARAMS)
+    declared = [f.name for f in struct.fields]
+    listed = [p.name for p in context.contract.params]
+    if declared != listed:
+        odd = next(iter(set(declared) ^ set(listed)), declared[0] if declared else "")
+        raise CuError(Diagnostic(MISFIT, f"the launch contract was read for other parameters: `{odd}`", struct.span))
+    for param in context.contract.params:
+        kind = _param_type(context, param)
+        if kind is not None:
+            yield Field(param.name, kind, not param.patched, span=param.span)
+
+
+def _param_type(context: Context, param: ParamField) -> FieldType | None:
+    match param.value:
+        case TensorAddress(name):
+            tensor = context.contract.tensor(name)
+            dtype = context.instance.dtype if tensor.element is ElementType.HALF else DType.F32
+            return Global(dtype, tensor.shape, tensor.optional, span=param.span)
+        case MapOfTensor(name):
+            shape = context.contract.tensor(context.contract.tensor_map(name).tensor).shape
+            return TensorMap(context.instance.dtype, shape, span=param.span)
+        case TensorStride():
+            return None
+        case HostValue(host):
+            dtype = {HostType.FLOAT: DType.F32, HostType.I64: DType.I64}.get(param.c_type, DType.I32)
+            for name in _names(host):
+                if name not in NAMED_CONSTANTS and context.constants.is_constant(name):
+                    context.constants.use(name, param.span)
+            return None if context.size_alias(param) else Scalar(dtype, host, span=param.span)
+        case CapturedAddress(_, extents, pad):
+            dtype = DType.F32 if param.c_type is HostType.FLOAT_POINTER else DType.I32
+            return Captured(dtype, extents, pad, span=param.span)
+        case CounterAddress(count):
+            return Counters(IntLit(count), span=param.span)
+
+
+def _names(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Name):
+        yield expr.id
+    for child in children(expr):
+        if isinstance(child, Expr):
+            yield from _names(child)
+
+
+def shared_fields(lift: Expressions) -> Iterator[Field]:
+    struct = lift.context.shared
+    for field in () if struct is None else struct.fields:
+        yield Field(field.name, _shared_type(lift, lift.resolve(field.type), field), span=field.span)
+
+
+def _shared_type(lift: Expressions, kind: CType, field: FieldOf) -> FieldType:
+    place = field.span
+    slots = _slots(lift, kind.dims, place)
+    lemma = lift.context.type_lemma(kind)
+    match "" if lemma is None else lemma.means:
+        case "tile" if len(kind.args) == 2 and lemma is not None:
+            rows, cols = (_extent(lift, a) for a in kind.args)
+            return Tile(lift.context.instance.dtype, rows, cols, slots, lemma.swizzle, span=place)
+        case "barrier":
+            return Barrier(slots, span=place)
+        case "" if kind.name in SCALAR_TYPES and not kind.dims and not kind.pointers:
+            return SharedValue(SCALAR_TYPES[kind.name], span=place)
+        case _:
+            raise refusal(f"shared memory of type `{kind}` has no CuIR meaning", place)
+
+
+def _slots(lift: Expressions, dims: tuple[CExpr, ...], place: Span) -> Expr | None:
+    if len(dims) > 1:
+        raise refusal("shared memory with two subscripts has no CuIR meaning", place)
+    return _extent(lift, dims[0]) if dims else None
+
+
+def _extent(lift: Expressions, extent: CExpr) -> Expr:
+    return lift.scalar(extent).expr
+
+
+def tile_fields(lift: Expressions) -> Iterator[Field]:
+    """Values per query tile inside the region `tile_state`."""
+    for field in _marked(lift.context, Kind.TILE, "tile_state"):
+        dtype = lift.dtype(field.type, field.span)
+        kind = Row(dtype, span=field.span) if lift.axes(field.type, field.span) else Scalar(dtype, span=field.span)
+        yield Field(field.name, kind, span=field.span)
+
+
+def row_fields(lift: Expressions, regions: Iterable[Function]) -> Iterator[Field]:
+    """The state per row. What a partial sum is ever stored in is a partial sum."""
+    partial = partial_fields(regions)
+    for field in _marked(lift.context, Kind.ROW, "row_state"):
+        dtype = lift.dtype(field.type, field.span)
+        if not lift.axes(field.type, field.span):
+            raise refusal("a value per row is an array over the rows", field.span)
+        cls = Partial if field.name in partial else Row
+        yield Field(field.name, cls(dtype, span=field.span), span=field.span)
+
+
+def _marked(context: Context, kind: Kind, region: str) -> Iterator[FieldOf]:
+    inside = context.source_map.region(region).span
+    return (f for f in context.struct(kind).fields if inside.start <= f.span.start < inside.end)
+
+
+def partial_fields(regions: Iterable[Function]) -> frozenset[str]:
+    """Fields of the row state that some region stores a partial sum into."""
+    assigns = [a for r in regions for a in _assigns(r.body)]
+    found: frozenset[Expr] = frozenset()
+    while True:
+        more = frozenset(a.target for a in assigns if _is_partial(a.value, found))
+        if more <= found:
+            return frozenset(t.name for t in found if isinstance(t, Attr))
+        found |= more
+
+
+def _assigns(body: Iterable[Stmt]) -> Iterator[Assign]:
+    for statement in body:
+        if isinstance(statement, Assign):
+            yield statement
+        elif isinstance(statement, If):
+            yield from _assigns((*statement.then, *statement.orelse))
+
+
+def _is_partial(expr: Expr, known: frozenset[Expr]) -> bool:
+    match expr:
+        case Call("partial_rowsum"):
+            return True
+        case Call("add_lanes"):
+            return False
+        case _ if expr in known:
+            return True
+        case _:
+            return any(_is_partial(c, known) for c in children(expr) if isinstance(c, Expr))

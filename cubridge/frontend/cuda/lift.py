@@ -1,0 +1,104 @@
+"""CUDA kernel text to CuIR: reads one instantiation and gives the kernel with the place of every node, and its regions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cubridge.frontend.cuda.context import Context, read_context
+from cubridge.frontend.cuda.fields import param_fields, row_fields, shared_fields, tile_fields
+from cubridge.frontend.cuda.geometry import table_expr
+from cubridge.frontend.cuda.lemmas import load_lemmas
+from cubridge.frontend.cuda.orchestration import KernelLifter, thread_faults
+from cubridge.frontend.cuda.regions import lift_region, lift_schedule
+from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.structure import read_program, read_source_map
+from cubridge.frontend.cuda.text import Headers, read_unit
+from cubridge.ir.contract import Instantiation, LaunchContract
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import Binary, Call, Expr, Field, Function, Kernel, Name
+from cubridge.ir.source import SourceFile
+from cubridge.ir.source_map import SourceMap
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A kernel as CuIR, each node's span in the CUDA text, and where the regions of that text are."""
+
+    kernel: Kernel
+    source_map: SourceMap
+
+
+def lift(source: SourceFile, contract: LaunchContract, instance: Instantiation, headers: Headers) -> Lifted:
+    """The CuIR of one instantiation of a kernel text. `contract` is the launch contract read for this text.
+    Errors: CU420 to CU429, all that are found, each at its place."""
+    source_map = read_source_map(source) if source.data.strip() else None
+    unit = read_unit(source, dict(instance.macros), headers)
+    assert source_map is not None
+    context = read_context(read_program(unit), source_map, contract, instance, load_lemmas())
+    return Lifted(_kernel(context), source_map)
+
+
+def _kernel(context: Context) -> Kernel:
+    facts = Facts(context.constants.number, definitions=context.definitions(), upper=_work_bound(context))
+    faults: list[Diagnostic] = []
+    regions: list[Function] = []
+    for name, function in context.regions.items():
+        region, found = lift_region(name, function, context, facts)
+        faults += found
+        regions += [] if region is None else [region]
+    schedule, found = lift_schedule(context, facts)
+    faults += found
+    body = KernelLifter(context, facts)
+    body.run(context.kernel.body().body)
+    faults += [*body.faults, *thread_faults(body.out)]
+    fields = _all_fields(context, body, regions, faults)
+    threads = context.kernel.launch_bounds
+    if not threads:
+        faults.append(Diagnostic("CU429", "the kernel has no launch bounds", context.kernel.head_span))
+    if faults or schedule is None:
+        raise CuError(*_unique(faults))
+    rows = context.fragment_rows
+    head = context.kernel.head_span
+    params, shared, tile_state, row_state = fields
+    return Kernel(
+        name=context.kernel.name,
+        arch=context.contract.arch,
+        threads=body.scalar(threads[0]).expr,
+        team=rows.team,
+        row_origin=table_expr(context, rows.row_origin, head),
+        constants=context.constants.listed(context.row_count()),
+        params=params,
+        shared=shared,
+        tile_state=tile_state,
+        row_state=row_state,
+        regions=tuple(regions),
+        schedule=schedule,
+        body=tuple(body.out),
+        span=context.kernel.span,
+    )
+
+
+def _all_fields(
+    context: Context, body: KernelLifter, regions: list[Function], faults: list[Diagnostic]
+) -> tuple[tuple[Field, ...], ...]:
+    made: list[tuple[Field, ...]] = []
+    for fields in (param_fields(context), shared_fields(body), tile_fields(body), row_fields(body, regions)):
+        try:
+            made.append(tuple(fields))
+        except CuError as error:
+            faults += error.diagnostics
+    return tuple(made)
+
+
+def _work_bound(context: Context) -> dict[Expr, Expr]:
+    """The schedule is asked for work below the number of query tiles of all heads."""
+    tiles = Call("ceil_div", (Name("Lq"), context.contract.query_tile))
+    return {Name("work"): Binary("*", Binary("*", Name("B"), Name("Hq")), tiles)}
+
+
+def _unique(faults: list[Diagnostic]) -> list[Diagnostic]:
+    """In the order of the text, each once."""
+    seen: dict[tuple[str, str, int], Diagnostic] = {}
+    for fault in faults:
+        seen.setdefault((fault.message, fault.span.file.name, fault.span.start), fault)
+    return sorted(seen.values(), key=lambda d: (d.span.file.name, d.span.start))

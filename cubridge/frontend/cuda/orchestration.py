@@ -1,0 +1,284 @@
+"""The kernel body to CuIR: workers, loops, copies, waits, as written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from cubridge.frontend.cuda.context import Context
+from cubridge.frontend.cuda.geometry import fragment_columns, register_tile
+from cubridge.frontend.cuda.inlining import Inlined, root, written
+from cubridge.frontend.cuda.loops import steps_by_one
+from cubridge.frontend.cuda.numbers import NEGATED, convert, negate
+from cubridge.frontend.cuda.regions import RESERVED
+from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.statements import Statements
+from cubridge.frontend.cuda.syntax import (
+    Block,
+    BreakLoop,
+    CallOf,
+    CExpr,
+    ContinueLoop,
+    CStmt,
+    Declare,
+    Evaluate,
+    ForLoop,
+    Ident,
+    IfElse,
+    Return,
+    Truth,
+    WhileLoop,
+)  # fmt: skip
+from cubridge.frontend.cuda.values import (
+    Fragment,
+    Kind,
+    Names,
+    Scalar,
+    Scope,
+    Thing,
+    Value,
+    refusal,
+)  # fmt: skip
+from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.nodes import (
+    Assign,
+    BarrierArrive,
+    Binary,
+    BoolLit,
+    Break,
+    Call,
+    Expr,
+    For,
+    If,
+    IntLit,
+    Loop,
+    Name,
+    Node,
+    Stmt,
+)  # fmt: skip
+from cubridge.ir.source import Span
+from cubridge.ir.types import Axis
+from cubridge.ir.walk import children
+
+THREADS: Final = "CU427"
+"""Code of thread tests outside the idioms."""
+
+_COORDINATES: Final = frozenset(("thread", "warpgroup", "consumer", "block_x", "block_y", "block_z", "grid_x"))
+
+
+class KernelLifter(Statements):
+    """Lifts the body of the kernel."""
+
+    def __init__(self, context: Context, facts: Facts) -> None:
+        super().__init__(context, facts)
+        self.names.taken |= RESERVED | _COORDINATES
+        parameter = context.kernel.params[0]
+        self.names.values[parameter.name] = Scope(Kind.PARAMS)
+
+    def is_alias(self, value: Scalar) -> bool:
+        return False
+
+    # ---- declarations ------------------------------------------------------------------------------------------------
+
+    def call(self, call: CallOf) -> Value | None:
+        macro = self.context.program.macro(call.fn)
+        if macro is None or macro.params is None:
+            return super().call(call)
+        lemma = self.context.lemmas.find(self.context.digests.macro(macro))
+        match call.args:
+            case (Ident(type_name), Ident(name)) if lemma is not None and lemma.kind == "macro":
+                return self._shared(type_name, name, call)
+            case _ if call.fn in self.context.lemmas.names:
+                note = Note("it is defined here", macro.span)
+                message = f"the macro `{call.fn}` is not the one that was proved"
+                raise CuError(Diagnostic("CU424", message, self.place(call.span), (note,)))
+            case _:
+                raise refusal(f"the macro `{call.fn}` has no CuIR meaning", self.place(call.span))
+
+    def _shared(self, type_name: str, name: str, call: CallOf) -> None:
+        struct = self.context.program.structs.get(type_name)
+        if struct is None:
+            raise refusal(f"there is no struct `{type_name}`", self.place(call.span))
+        if self.context.shared not in (None, struct):
+            raise refusal("a second struct of shared memory", self.place(call.span))
+        self.context.shared = struct
+        self.names.values[name] = Scope(Kind.SHARED)
+
+    def array(self, declared: Declare) -> None:
+        place = self.place(declared.span)
+        if declared.value is not None:
+            raise refusal("a register tile with an initialiser", place, help="use the helper that zeroes it")
+        axes = self.axes(declared.type, declared.span)
+        columns: Expr | None = None
+        if axes in ((Axis.ROW, Axis.KEY), (Axis.ROW, Axis.OUT)):
+            columns = fragment_columns(self, declared.type.dims[1], place)
+        elif axes != (Axis.ROW,):
+            raise refusal("a register array of the kernel is s[rows][columns] or x[rows]", place)
+        name = self.names.fresh(declared.name)
+        dtype = self.dtype(declared.type, declared.span)
+        self.names.values[declared.name] = Fragment(Name(name, span=place), dtype, axes)
+        self.emit(register_tile(self, name, dtype, columns, place))
+
+    def object(self, declared: Declare) -> None:
+        place = self.place(declared.span)
+        if self.context.kinds.get(declared.type.name) is Kind.ROW:
+            self.emit(Assign(Scope(Kind.ROW).expr, Call("row_state", (), span=place), span=place))
+            self.names.values[declared.name] = Scope(Kind.ROW)
+            return
+        lemma = self.context.type_lemma(declared.type)
+        kind = "" if lemma is None else lemma.means
+        if lemma is None or kind not in ("ring", "registers"):
+            raise refusal(f"a local of type `{declared.type}` has no CuIR meaning", place)
+        made = Name(self.names.fresh(declared.name), span=place)
+        self.names.values[declared.name] = Thing(made, declared.type)
+        if kind == "ring":
+            slots = self.scalar(declared.type.args[0]).expr
+            self.emit(Assign(made, Call("Ring", (slots,), span=place), span=place))
+        else:
+            columns = self._constant_text(lemma.cols, place)
+            self.emit(register_tile(self, made.id, self.context.instance.dtype, columns, place))
+
+    def _constant_text(self, text: str, place: Span) -> Expr:
+        return self.context.constants.use(text, place)
+
+    # ---- control -----------------------------------------------------------------------------------------------------
+
+    def for_loop(self, loop: ForLoop) -> None:
+        count = steps_by_one(loop)
+        if count is not None and self._counts(count.name, count.stop, loop.body):
+            self._counting(count.name, count.start, count.stop, count.inclusive, loop)
+            return
+        outer = self.names
+        self.names = Names(outer)
+        self.run(loop.init)
+        step = () if loop.step is None else (Evaluate(loop.step, span=loop.step.span),)
+        self._endless(loop.condition, loop.body, step, loop.span)
+        self.names = outer
+
+    def _counts(self, name: str, stop: CExpr, body: CStmt) -> bool:
+        """Is the counter written by the loop's head alone?"""
+        changed = Inlined(body).assigned
+        return name not in changed and not (isinstance(stop, Ident) and stop.name in changed)
+
+    def _counting(self, name: str, start: CExpr, stop: CExpr, inclusive: bool, loop: ForLoop) -> None:
+        place = self.place(loop.span)
+        first, last = self.scalar(start), self.scalar(stop)
+        end = Binary("+", last.expr, IntLit(1, span=place), span=place) if inclusive else last.expr
+        outer = self.names
+        self.names = Names(outer)
+        made = Name(self.names.fresh(name), span=self.place(loop.init[0].span))
+        self.names.values[name] = Scalar(made, first.dtype)
+        body = self.collect(loop.body)
+        self.names = outer
+        if root(end) in written(body):
+            raise refusal("the loop changes its own bound", place)
+        self.emit(For(made.id, first.expr, end, body, span=place))
+
+    def while_loop(self, loop: WhileLoop) -> None:
+        self._endless(loop.condition, loop.body, (), loop.span)
+
+    def _endless(self, condition: CExpr | None, body: CStmt, step: Sequence[CStmt], span: Span) -> None:
+        """`while True`, left where the condition fails."""
+        outer, self.out = self.out, []
+        if condition is not None and condition != Truth(True):
+            place = self.place(condition.span)
+            self.emit(If(_not(self.condition(condition), place), (Break(span=place),), span=place))
+        inner = body.body if isinstance(body, Block) else (body,)
+        self.block(Block((*inner, *step)))
+        made, self.out = tuple(self.out), outer
+        self.emit(Loop(made, span=self.place(span)))
+
+    def branch(self, branch: IfElse, rest: Sequence[CStmt]) -> bool:
+        place = self.place(branch.span)
+        condition = self.condition(branch.condition)
+        if isinstance(condition.expr, BoolLit):
+            chosen = branch.then if condition.expr.value else branch.orelse
+            if chosen is not None:
+                self.block(chosen)
+            return False
+        if branch.orelse is None and isinstance(branch.then, Block) and branch.then.body in _SKIPS:
+            skipped = _not(condition, place)
+            self.emit(If(skipped, self.collect(Block(tuple(rest))), span=place))
+            return True
+        orelse = () if branch.orelse is None else self.collect(branch.orelse)
+        self.emit(If(condition.expr, self.collect(branch.then), orelse, span=place))
+        return False
+
+    def leave(self, statement: CStmt) -> None:
+        place = self.place(statement.span)
+        match statement:
+            case BreakLoop():
+                self.emit(Break(span=place))
+            case Return(None):
+                raise refusal("`return` must end a branch that holds nothing else", place)
+            case _:
+                raise refusal("no CuIR meaning here", place)
+
+
+_SKIPS: Final = ((ContinueLoop(),), (Return(None),))
+"""Bodies of a branch that skips what follows."""
+
+
+def _not(condition: Scalar, place: Span) -> Expr:
+    """The negation; of integers, the opposite comparison."""
+    match condition.expr:
+        case Binary(op, left, right) if op in NEGATED:
+            return Binary(NEGATED[op], left, right, span=place)
+        case _:
+            return negate(convert(condition, condition.dtype, place), place).expr
+
+
+# ---- thread tests ----------------------------------------------------------------------------------------------------
+
+
+def thread_faults(body: Iterable[Stmt]) -> Iterator[Diagnostic]:
+    """CU427 for each use of the thread index outside: `if thread == 0` around initialisation or an elected role, and a leader,
+    one thread of a warpgroup, that only arrives."""
+    statements = list(body)
+    leaders: dict[str, Span] = {}
+    yield from _thread_uses(statements, leaders)
+
+
+def _thread_uses(body: Sequence[Stmt], leaders: dict[str, Span]) -> Iterator[Diagnostic]:
+    for statement in body:
+        match statement:
+            case Assign(Name(name), value) if _is_leader(value):
+                leaders[name] = statement.span
+            case If(condition, then, orelse) if condition == _FIRST and not orelse:
+                yield from _thread_uses(then, leaders)
+            case If(Name(name), then, orelse) if name in leaders:
+                if orelse or not all(isinstance(s, BarrierArrive) for s in then):
+                    yield Diagnostic(THREADS, f"`{name}` guards more than arrivals", statement.span)
+            case If(condition, then, orelse):
+                yield from _outside(condition, leaders)
+                yield from _thread_uses(then, leaders)
+                yield from _thread_uses(orelse, leaders)
+            case For(body=inner):
+                yield from _outside(replace(statement, body=()), leaders)
+                yield from _thread_uses(inner, leaders)
+            case Loop(inner):
+                yield from _thread_uses(inner, leaders)
+            case _:
+                yield from _outside(statement, leaders)
+
+
+_FIRST: Final = Binary("==", Name("thread"), IntLit(0))
+
+
+def _is_leader(expr: Expr) -> bool:
+    match expr:
+        case Binary("==", Binary("%", Name("thread"), _), IntLit(0)):
+            return True
+        case _:
+            return False
+
+
+def _outside(node: Node, leaders: dict[str, Span]) -> Iterator[Diagnostic]:
+    if isinstance(node, Name) and (node.id == "thread" or node.id in leaders):
+        message = "a test of the thread index outside the known idioms"
+        help = "initialise under `if (thread_index() == 0)`, elect one thread of a role, or arrive by a leader"
+        yield Diagnostic(THREADS, message, node.span, help=help)
+        return
+    for child in children(node):
+        yield from _outside(child, leaders)

@@ -1,0 +1,255 @@
+"""Region functions to CuIR: loops over the elements of register tiles dissolve into statements over whole tiles.
+
+A loop dissolves because each of its statements reads and writes the element of its own row and column only: what is written
+must be subscripted by all the loops around it, and a reduction over a row may not stand inside a loop over its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from cubridge.frontend.cuda.context import KV_RANGE, STRUCTURE, Context
+from cubridge.frontend.cuda.expressions import DISSOLVE
+from cubridge.frontend.cuda.loops import counted
+from cubridge.frontend.cuda.numbers import convert, negate
+from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.statements import Statements
+from cubridge.frontend.cuda.structure import FunctionText
+from cubridge.frontend.cuda.syntax import (
+    Assignment,
+    Block,
+    CStmt,
+    Declare,
+    Evaluate,
+    ForLoop,
+    IfElse,
+    Parameter,
+    Return,
+    WhileLoop,
+)  # fmt: skip
+from cubridge.frontend.cuda.values import (
+    SCALAR_TYPES,
+    Failed,
+    Fields,
+    Fragment,
+    Kind,
+    LaneIndex,
+    Names,
+    Scalar,
+    Scope,
+    Value,
+    refusal,
+)  # fmt: skip
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import NAMED_CONSTANTS, REGIONS, SIZES, Call, Expr, Function, If, Name
+from cubridge.ir.types import Axis, DType
+
+RESERVED: Final = frozenset(
+    (*SIZES, *NAMED_CONSTANTS, "i", "j", "e", "p", "smem", "tile", "row", "keys", "True", "False")
+)
+"""Names that mean something in every region."""
+
+_TILES: Final[dict[str, tuple[Axis, ...]]] = {"s": (Axis.ROW, Axis.KEY), "o": (Axis.ROW, Axis.OUT), "lse": (Axis.ROW,)}
+_SCOPES: Final = {"tile": Kind.TILE, "row": Kind.ROW, "keys": Kind.KEYS}
+NATURAL_ARGUMENTS: Final = frozenset(("t", "work"))
+
+
+class RegionLifter(Statements):
+    """Lifts one region function, or the schedule."""
+
+    def __init__(self, context: Context, facts: Facts) -> None:
+        super().__init__(context, facts)
+        self.result: Expr | None = None
+
+    # ---- loops -------------------------------------------------------------------------------------------------------
+
+    def for_loop(self, loop: ForLoop) -> None:
+        place = self.place(loop.span)
+        count = counted(loop)
+        if count is None:
+            raise refusal("a region loop counts from 0 by 1 over rows or columns", place, DISSOLVE)
+        axis = self.context.axis_of(count.stop)
+        if axis is None:
+            raise refusal("this loop does not run over all rows or all columns", self.place(count.stop.span), DISSOLVE)
+        if axis in self.loops:
+            raise refusal("a loop inside a loop over the same elements", place, DISSOLVE)
+        outer = self.names
+        self.names = Names(outer)
+        self.names.values[count.name] = LaneIndex(axis)
+        self.loops = (*self.loops, axis)
+        self.block(loop.body)
+        self.loops = self.loops[:-1]
+        self.names = outer
+
+    def while_loop(self, loop: WhileLoop) -> None:
+        raise refusal("a region has no loops but those over rows and columns", self.place(loop.span), DISSOLVE)
+
+    # ---- branches ----------------------------------------------------------------------------------------------------
+
+    def branch(self, branch: IfElse, rest: Sequence[CStmt]) -> bool:
+        place = self.place(branch.span)
+        condition = self.condition(branch.condition)
+        if _returns(branch.then) and branch.orelse is None and not self.loops:
+            vote = negate(condition, place)
+            if _is_vote(vote.expr):
+                self.emit(If(vote.expr, self.collect(Block(tuple(rest))), span=place))
+                return True
+        if _is_vote(condition.expr) and branch.orelse is None and not self.loops:
+            self.emit(If(condition.expr, self.collect(branch.then), span=place))
+            return False
+        self._select_branch(condition, branch)
+        return False
+
+    def _select_branch(self, condition: Scalar, branch: IfElse) -> None:
+        """`if (c) x = v;` as `x = where(c, v, x)`."""
+        place = self.place(branch.span)
+        match branch.then, branch.orelse:
+            case Block((Evaluate(Assignment(target, "=", value)),)), None:
+                old = self.as_scalar(self.value(target), target.span)
+                new = convert(self.scalar(value), old.dtype, place)
+                self.write(target, old, self._select(condition, new, old, place), place)
+            case _:
+                raise refusal("a branch in a region must be `any_lane`, or one assignment", place)
+
+    def leave(self, statement: CStmt) -> None:
+        if isinstance(statement, Return) and statement.value is None:
+            raise refusal(
+                "an early return in a region must be `if (!any_lane(..)) return;`", self.place(statement.span)
+            )
+        raise refusal("no CuIR meaning in a region", self.place(statement.span))
+
+    # ---- declarations ------------------------------------------------------------------------------------------------
+
+    def array(self, declared: Declare) -> None:
+        """A value per row or column, `float x[ROWS]`, declared here and written in loops."""
+        place = self.place(declared.span)
+        if declared.value is not None:
+            raise refusal("an array with an initialiser", place, help="fill it in a loop")
+        axes = self.axes(declared.type, declared.span)
+        if set(axes) & set(self.loops):
+            raise refusal("an array over the elements of a loop inside that loop", place, DISSOLVE)
+        made = Name(self.names.fresh(declared.name), span=place)
+        around = frozenset(self.loops)
+        self.names.values[declared.name] = Fragment(made, self.dtype(declared.type, declared.span), axes, around)
+
+    def object(self, declared: Declare) -> None:
+        if self.context.kinds.get(declared.type.name) is Kind.KEYS:
+            self.names.values[declared.name] = Fields(declared.type.name)
+        elif self.context.kinds.get(declared.type.name) is Kind.TILE:
+            self.names.values[declared.name] = Scope(Kind.TILE)
+        else:
+            raise refusal(
+                f"a local of type `{declared.type}` has no CuIR meaning in a region", self.place(declared.span)
+            )
+
+    # ---- results -----------------------------------------------------------------------------------------------------
+
+    def value_body(self, function: FunctionText, body: Block) -> None:
+        """A body that ends in a value; early returns select it."""
+        *most, last = body.body or (Block(()),)
+        plain = not any(isinstance(s, IfElse) and _returns(s.then) for s in most)
+        if not plain or not isinstance(last, Return) or last.value is None:
+            value = self.chosen(body.body, function.result)
+            self.result = value.expr if isinstance(value, Scalar) else None
+            return
+        self.run(most)
+        if self.faults:
+            return
+        value = self.value(last.value)
+        dtype = SCALAR_TYPES.get(self.resolve(function.result).name)
+        match value:
+            case Fields():
+                self.result = self.record(value, last.span)
+            case Scope(Kind.TILE):
+                self.result = value.expr
+            case _ if dtype is not None:
+                self.result = convert(self.as_scalar(value, last.span), dtype, self.place(last.span)).expr
+            case _:
+                raise refusal("this value cannot be returned", self.place(last.span))
+
+
+def _returns(then: CStmt) -> bool:
+    return isinstance(then, Block) and bool(then.body) and isinstance(then.body[-1], Return)
+
+
+def _is_vote(expr: Expr) -> bool:
+    return isinstance(expr, Call) and expr.fn == "any_lane"
+
+
+def lift_region(
+    name: str, function: FunctionText, context: Context, facts: Facts
+) -> tuple[Function | None, list[Diagnostic]]:
+    """One region function; None if it has faults."""
+    lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions), naturals=NATURAL_ARGUMENTS))
+    lifter.names.taken |= RESERVED | set(REGIONS[name])
+    faults = list(_bind_arguments(lifter, function, REGIONS[name]))
+    if not faults:
+        _lift_body(lifter, function, name in KV_RANGE)
+    if faults or lifter.faults:
+        return None, [*faults, *lifter.faults]
+    return Function(name, REGIONS[name], tuple(lifter.out), lifter.result, span=function.span), []
+
+
+def lift_schedule(context: Context, facts: Facts) -> tuple[Function | None, list[Diagnostic]]:
+    """`work_tile`: block coordinates or a work index to a query tile."""
+    function = context.schedule
+    lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions), naturals=NATURAL_ARGUMENTS))
+    lifter.names.taken |= RESERVED
+    numbers = [p for p in function.params if context.kinds.get(p.type.name) is not Kind.PARAMS]
+    names = ("work",) if len(numbers) == 1 else tuple(p.name for p in numbers)
+    faults = list(_bind_arguments(lifter, function, names))
+    if not faults:
+        _lift_body(lifter, function, True)
+    if faults or lifter.faults:
+        return None, [*faults, *lifter.faults]
+    return Function("work_tile", names, tuple(lifter.out), lifter.result, span=function.span), []
+
+
+def _lift_body(lifter: RegionLifter, function: FunctionText, gives_value: bool) -> None:
+    body = function.body()
+    try:
+        if gives_value:
+            lifter.value_body(function, body)
+        else:
+            statements = body.body
+            while statements and isinstance(statements[-1], Return) and statements[-1].value is None:
+                statements = statements[:-1]
+            lifter.run(statements)
+    except CuError as error:
+        lifter.faults += error.diagnostics
+
+
+def _bind_arguments(lifter: RegionLifter, function: FunctionText, names: Sequence[str]):
+    """Give the parameters their CuIR meaning, by position; yields faults of the signature."""
+    context = lifter.context
+    params = [p for p in function.params if context.kinds.get(p.type.name) is not Kind.PARAMS]
+    for parameter in function.params:
+        if parameter not in params:
+            lifter.names.values[parameter.name] = Scope(Kind.PARAMS)
+    if len(params) != len(names):
+        expected = ", ".join(names)
+        yield Diagnostic(STRUCTURE, f"`{function.name}` takes {expected} and the parameters", function.head_span)
+        return
+    for parameter, name in zip(params, names, strict=True):
+        value = _argument(context, parameter, name)
+        if value is None:
+            yield Diagnostic(STRUCTURE, f"argument `{name}` of `{function.name}` has another type", parameter.span)
+            value = Failed()
+        lifter.names.values[parameter.name] = value
+        lifter.names.taken.add(name)
+        if isinstance(value, LaneIndex):
+            lifter.loops = (*lifter.loops, value.axis)
+
+
+def _argument(context: Context, parameter: Parameter, name: str) -> Value | None:
+    kind = parameter.type
+    if name in _TILES:
+        axes = tuple(context.axis_of(d) for d in kind.dims)
+        return Fragment(Name(name), DType.F32, _TILES[name]) if kind.name == "float" and axes == _TILES[name] else None
+    if name in _SCOPES:
+        return Scope(_SCOPES[name]) if context.kinds.get(kind.name) is _SCOPES[name] else None
+    if kind.name != "int" or kind.dims or kind.pointers:
+        return None
+    return LaneIndex(Axis.ROW) if name == "r" else Scalar(Name(name), DType.I32)

@@ -1,0 +1,459 @@
+"""Statements that mean the same everywhere: declarations, assignments, asm, calls, and bodies put in place of calls."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from cubridge.frontend.cuda.calls import Calls
+from cubridge.frontend.cuda.context import Context
+from cubridge.frontend.cuda.expressions import DISSOLVE
+from cubridge.frontend.cuda.inlining import Inlined, collapsed, reads, written
+from cubridge.frontend.cuda.numbers import binary, convert
+from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.structure import FunctionText
+from cubridge.frontend.cuda.syntax import (
+    Asm,
+    Assignment,
+    Block,
+    Braces,
+    CallOf,
+    CExpr,
+    CStmt,
+    CType,
+    Declare,
+    Evaluate,
+    ForLoop,
+    Ident,
+    IfElse,
+    Member,
+    Return,
+    UnknownStmt,
+    WhileLoop,
+)  # fmt: skip
+from cubridge.frontend.cuda.values import (
+    SCALAR_TYPES,
+    Address,
+    Built,
+    Failed,
+    Fields,
+    LaneIndex,
+    Names,
+    Poisoned,
+    Scalar,
+    Scope,
+    Thing,
+    Value,
+    describe,
+    refusal,
+)  # fmt: skip
+from cubridge.frontend.cuda.vocabulary import INSTRUCTIONS, Instruction, normal_ptx
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import OPS, Assign, Attr, Call, Expr, Name, Stmt
+from cubridge.ir.source import Span
+from cubridge.ir.types import Axis
+
+MAX_INLINING: Final = 20
+_ACCESSORS: Final = ("i", "j", "e")
+
+
+class Statements(Calls):
+    """Lifts statements one by one, going on after a fault. `declared_in`: CuIR local -> the loops around its declaration."""
+
+    def __init__(self, context: Context, facts: Facts) -> None:
+        super().__init__(context, facts)
+        self.faults: list[Diagnostic] = []
+        self.declared_in: dict[str, tuple[Axis, ...]] = {}
+        self.depth = 0
+
+    # ---- what regions and kernels do differently ---------------------------------------------------------------------
+
+    @abstractmethod
+    def for_loop(self, loop: ForLoop) -> None: ...
+
+    @abstractmethod
+    def while_loop(self, loop: WhileLoop) -> None: ...
+
+    @abstractmethod
+    def branch(self, branch: IfElse, rest: Sequence[CStmt]) -> bool:
+        """Lift a branch; True if it took the statements after it too."""
+
+    @abstractmethod
+    def array(self, declared: Declare) -> None: ...
+
+    @abstractmethod
+    def object(self, declared: Declare) -> None:
+        """A local of a struct type without an initialiser that makes it."""
+
+    @abstractmethod
+    def leave(self, statement: CStmt) -> None:
+        """`break`, `continue`, `return`."""
+
+    def is_alias(self, value: Scalar) -> bool:
+        """Is a constant local with this value just another name for it?"""
+        return isinstance(value.expr, Name) and value.expr.id in _ACCESSORS
+
+    # ---- sequences ---------------------------------------------------------------------------------------------------
+
+    def run(self, statements: Sequence[CStmt]) -> None:
+        for at, statement in enumerate(statements):
+            if self._guarded(statement, statements[at + 1 :]):
+                return
+
+    def block(self, body: CStmt) -> None:
+        """A statement in a scope of its own."""
+        outer = self.names
+        self.names = Names(outer)
+        self.run(body.body if isinstance(body, Block) else (body,))
+        self.names = outer
+
+    def collect(self, body: CStmt) -> tuple[Stmt, ...]:
+        """The statements that a controlled statement stands for."""
+        outer, self.out = self.out, []
+        self.block(body)
+        made, self.out = tuple(self.out), outer
+        return made
+
+    def _guarded(self, statement: CStmt, rest: Sequence[CStmt]) -> bool:
+        """Lift one statement, keeping its faults; True if it took `rest` too."""
+        try:
+            return self._statement(statement, rest)
+        except CuError as error:
+            self.faults += error.diagnostics
+        except Poisoned:
+            pass
+        if isinstance(statement, Declare):
+            self.names.values[statement.name] = Failed()
+        return False
+
+    def _statement(self, statement: CStmt, rest: Sequence[CStmt]) -> bool:
+        match statement:
+            case Declare():
+                self._declare(statement)
+            case Evaluate(Assignment(target, op, value)):
+                self._assign(target, op, value, statement.span)
+            case Evaluate(CallOf() as call):
+                if self.call(call) is not None:
+                    raise refusal(f"the value of `{call.fn}` is dropped", self.place(statement.span))
+            case Evaluate(expr):
+                self.value(expr)
+                raise refusal("this statement does nothing", self.place(statement.span))
+            case Block():
+                self.block(statement)
+            case IfElse():
+                return self.branch(statement, rest)
+            case ForLoop():
+                self.for_loop(statement)
+            case WhileLoop():
+                self.while_loop(statement)
+            case Asm():
+                self._asm(statement)
+            case UnknownStmt(kind):
+                raise refusal(f"no CuIR meaning for {kind.replace('_', ' ')}", self.place(statement.span))
+            case _:
+                self.leave(statement)
+        return False
+
+    # ---- declarations ------------------------------------------------------------------------------------------------
+
+    def _declare(self, declared: Declare) -> None:
+        kind = self.resolve(declared.type)
+        declared = replace(declared, type=kind)
+        place = self.place(declared.span)
+        if kind.name == "auto":
+            raise refusal("`auto` hides the type", place, help="write the type")
+        if kind.reference:
+            self._alias(declared)
+        elif kind.dims:
+            self.array(declared)
+        elif kind.name in SCALAR_TYPES and not kind.pointers:
+            self._scalar_local(declared)
+        elif declared.value is None:
+            self.object(declared)
+        else:
+            self._struct_local(declared, declared.value)
+
+    def _alias(self, declared: Declare) -> None:
+        if declared.value is None:
+            raise refusal("a reference to nothing", self.place(declared.span))
+        self.names.values[declared.name] = self.value(declared.value)
+
+    def _scalar_local(self, declared: Declare) -> None:
+        place = self.place(declared.span)
+        dtype = SCALAR_TYPES[declared.type.name]
+        if declared.value is None:
+            made = Name(self.names.fresh(declared.name), span=place)
+            self.names.values[declared.name] = Scalar(made, dtype)
+            self.declared_in[made.id] = self.loops
+            return
+        value = convert(self.scalar(declared.value), dtype, place)
+        if self.is_alias(value) and declared.type.const:
+            self.names.values[declared.name] = value
+            return
+        self.local(declared.name, value, place)
+
+    def local(self, name: str, value: Scalar, place: Span) -> Scalar:
+        """A new CuIR local with this value, called `name` in the text."""
+        made = Name(self.names.fresh(name), span=place)
+        bound = Scalar(made, value.dtype, value.axes)
+        self.names.values[name] = bound
+        self.declared_in[made.id] = self.loops
+        self.facts.definitions[made] = value.expr
+        self.emit(Assign(made, value.expr, span=place))
+        return bound
+
+    def _struct_local(self, declared: Declare, initial: CExpr) -> None:
+        place = self.place(declared.span)
+        if isinstance(initial, Braces) and initial.type is None:
+            initial = replace(initial, type=declared.type)
+        value = self.value(initial)
+        match value:
+            case Built(kind, made):
+                self.emit(Assign(Scope(kind).expr, made, span=place))
+                self.names.values[declared.name] = Scope(kind)
+            case Fields():
+                self.names.values[declared.name] = self._named_fields(value, place)
+            case Thing() | LaneIndex():
+                raise refusal(f"a copy of {describe(value)}", place)
+            case _:
+                self.names.values[declared.name] = value
+
+    def _named_fields(self, fields: Fields, place: Span) -> Fields:
+        named = Fields(fields.type)
+        for name, value in fields.values.items():
+            named.values[name] = self.local(name, value, place)
+        return named
+
+    # ---- assignments -------------------------------------------------------------------------------------------------
+
+    def _assign(self, target: CExpr, op: str, value: CExpr, span: Span) -> None:
+        place = self.place(span)
+        if isinstance(target, Member) and isinstance(owner := self.value(target.base), Fields):
+            self._assign_field(owner, target.name, op, value, place)
+            return
+        old = self.as_scalar(self.value(target), target.span)
+        new = self.scalar(value)
+        if op != "=":
+            new = binary(op[:-1], old, new, place, self.facts)
+        new = convert(new, old.dtype, place)
+        self.write(target, old, new, place)
+
+    def _assign_field(self, owner: Fields, name: str, op: str, value: CExpr, place: Span) -> None:
+        declared = self.context.program.structs[owner.type].field(name)
+        if declared is None or op != "=":
+            raise refusal(f"`{owner.type}` has no field `{name}` to set", place)
+        new = convert(self.scalar(value), self.dtype(declared.type, place), place)
+        owner.values[name] = self.local(name, new, place)
+
+    def write(self, target: CExpr, old: Scalar, new: Scalar, place: Span) -> None:
+        """Assign `new` to what `target` names; it must be written once per element of the loops around it."""
+        around = set(self.loops)
+        match old.expr:
+            case Name(name) if name in self.declared_in:
+                has = set(self.declared_in[name])
+            case Name() | Attr():
+                has = set(old.axes)
+            case _:
+                raise refusal("this cannot be assigned to", place)
+        if isinstance(old.expr, Name) and old.expr.id not in self.declared_in and not old.axes:
+            raise refusal("this cannot be assigned to", place)
+        if has != around:
+            extra = ", ".join(sorted("row" if a is Axis.ROW else "column" for a in around - has)) or "element"
+            raise refusal(f"written once per {extra} of a loop that does not subscript it", place, DISSOLVE)
+        if isinstance(old.expr, Name) and isinstance(target, Ident):
+            self.names.rebind(target.name, Scalar(old.expr, old.dtype, new.axes))
+            self.facts.definitions.pop(old.expr, None)
+        self.emit(Assign(replace(old.expr, span=place), new.expr, span=place))
+
+    # ---- asm ---------------------------------------------------------------------------------------------------------
+
+    def _asm(self, asm: Asm) -> None:
+        place = self.place(asm.span)
+        instruction, exprs, axes = self._instruction(asm)
+        if instruction.result is None:
+            self.emit(OPS[instruction.op](*exprs, span=place))
+            return
+        target = (*asm.outputs, *asm.inputs)[instruction.result].value
+        old = self.as_scalar(self.value(target), target.span)
+        self.write(target, old, Scalar(Call(instruction.op, exprs, span=place), old.dtype, axes), place)
+
+    def _instruction(self, asm: Asm) -> tuple[Instruction, tuple[Expr, ...], frozenset[Axis]]:
+        """What an asm is, with its operands and the axes that they vary over."""
+        place = self.place(asm.span)
+        instruction = INSTRUCTIONS.get(normal_ptx(asm.template))
+        if instruction is None:
+            raise refusal(f"the instruction `{asm.template}` is not in the vocabulary", place)
+        if instruction.volatile and not asm.volatile:
+            raise refusal("this asm orders other code, but is not volatile: the compiler may drop or move it", place)
+        if instruction.memory and "memory" not in asm.clobbers:
+            raise refusal(
+                'this asm orders memory, but does not clobber "memory": the compiler may move accesses over it', place
+            )
+        operands = (*asm.outputs, *asm.inputs)
+        if any(n >= len(operands) for n in instruction.operands):
+            raise refusal("this asm has too few operands", place)
+        values = [self._operand(operands[n].value) for n in instruction.operands]
+        axes = frozenset[Axis]().union(*(v.axes for v in values if isinstance(v, Scalar)))
+        return instruction, tuple(self.as_expr(v, asm.span) for v in values), axes
+
+    def _operand(self, operand: CExpr) -> Value:
+        value = self.value(operand)
+        return value.of if isinstance(value, Address) else value
+
+    # ---- bodies in place of calls ------------------------------------------------------------------------------------
+
+    def inline(self, function: FunctionText, call: CallOf, args: Sequence[Value]) -> Value | None:
+        place = self.place(call.span)
+        if self.depth >= MAX_INLINING:
+            raise refusal(f"`{call.fn}` calls itself, or too deep", place)
+        outer = (self.names, self.site, self.depth, self.out, self.faults)
+        inside = function.file is self.context.program.file
+        self.site = self.site if inside or self.site is not None else call.span
+        self.depth += 1
+        try:
+            result = self._inlined(function, call, args)
+            faults = self.faults
+        finally:
+            made = self.out
+            self.names, self.site, self.depth, self.out, self.faults = outer
+        if faults:
+            if inside:
+                self.faults += faults
+                raise Poisoned
+            raise CuError(collapsed(call.fn, place, faults))
+        self.out += made
+        return result
+
+    def _inlined(self, function: FunctionText, call: CallOf, args: Sequence[Value]) -> Value | None:
+        """The body with its arguments put in; once more with arguments in locals if it writes what they read."""
+        body = function.body()
+        for in_locals in (False, True):
+            self.names, self.out, self.faults = Names(around=self.names), [], []
+            self._bind(function, call, args, in_locals or Inlined(body).assigned)
+            value = self._body_value(function, body)
+            touched = written(self.out)
+            if in_locals or not any(reads(a, touched) for a in args):
+                return value
+            self.names = self.names.around or self.names
+        return None
+
+    def _bind(
+        self, function: FunctionText, call: CallOf, args: Sequence[Value], in_locals: bool | frozenset[str]
+    ) -> None:
+        for parameter, argument in zip(function.template_params, call.template_args, strict=False):
+            outer, self.names = self.names, self.names.around or self.names
+            value = self.value(argument)
+            self.names = outer
+            self.names.values[parameter.name] = value
+        for parameter, value in zip(function.params, args, strict=True):
+            kind = self.resolve(parameter.type)
+            if isinstance(value, Scalar) and not kind.reference and not kind.pointers:
+                value = convert(value, self.dtype(kind, parameter.span), self.place(parameter.span))
+                if in_locals is True or (isinstance(in_locals, frozenset) and parameter.name in in_locals):
+                    value = self.local(parameter.name, value, self.place(parameter.span))
+            if kind.reference or kind.dims:
+                self.names.references.add(parameter.name)
+            self.names.values[parameter.name] = value
+
+    def _body_value(self, function: FunctionText, body: Block) -> Value | None:
+        *most, last = body.body or (Block(()),)
+        wants = function.result.name != "void" or function.result.pointers
+        if not wants:
+            self.run(body.body)
+            return None
+        if not isinstance(last, Return) or last.value is None:
+            return self.chosen(body.body, function.result)
+        if any(isinstance(s, IfElse) for s in most):
+            return self.chosen(body.body, function.result)
+        self.pure(most)
+        return self._returned(last, function.result)
+
+    def _returned(self, last: Return, kind: CType) -> Value | None:
+        assert last.value is not None
+        try:
+            value = self.value(last.value)
+            dtype = SCALAR_TYPES.get(self.resolve(kind).name)
+            if dtype is None or kind.pointers or kind.reference:
+                return value
+            return convert(self.as_scalar(value, last.span), dtype, self.place(last.span))
+        except CuError as error:
+            self.faults += error.diagnostics
+        except Poisoned:
+            pass
+        return None
+
+    def pure(self, statements: Sequence[CStmt]) -> None:
+        """Statements before a value: locals of scalar type are put in where they are read, everything else is lifted."""
+        for statement in statements:
+            try:
+                if not self._put_in(statement):
+                    self._guarded(statement, ())
+            except CuError as error:
+                self.faults += error.diagnostics
+            except Poisoned:
+                pass
+
+    def _put_in(self, statement: CStmt) -> bool:
+        """Give a local of a value function its value; False if the statement is not about one."""
+        values = self.names.values
+        match statement:
+            case Declare(type=kind, name=name, value=value) if (
+                self.resolve(kind).name in SCALAR_TYPES and not kind.dims
+            ):
+                values[name] = Failed()
+                dtype, place = SCALAR_TYPES[self.resolve(kind).name], self.place(statement.span)
+                unset = Scalar(Name(name), dtype)
+                values[name] = unset if value is None else convert(self.scalar(value), dtype, place)
+                return True
+            case Evaluate(Assignment(Ident(name), op, value)) if name not in self.names.references:
+                old = values.get(name)
+                if not isinstance(old, Scalar):
+                    return False
+                place = self.place(statement.span)
+                new = self.scalar(value)
+                new = new if op == "=" else binary(op[:-1], old, new, place, self.facts)
+                values[name] = convert(new, old.dtype, place)
+                return True
+            case Asm(outputs=(output,)) if isinstance(output.value, Ident):
+                old = values.get(output.value.name)
+                instruction, exprs, axes = self._instruction(statement)
+                if not isinstance(old, Scalar) or instruction.result is None:
+                    return False
+                values[output.value.name] = Scalar(
+                    Call(instruction.op, exprs, span=self.place(statement.span)), old.dtype, axes
+                )
+                return True
+            case _:
+                return False
+
+    def chosen(self, statements: Sequence[CStmt], kind: CType) -> Value | None:
+        """The value of a body that returns on several ways, as a selection."""
+        for at, statement in enumerate(statements):
+            match statement:
+                case Return(value) if value is not None:
+                    return self._returned(statement, kind)
+                case IfElse(condition, then, orelse):
+                    rest = statements[at + 1 :] if orelse is None else (orelse, *statements[at + 1 :])
+                    a, b = (self.chosen(_flat(s), kind) for s in ((then,), rest))
+                    if not isinstance(a, Scalar) or not isinstance(b, Scalar):
+                        break
+                    return self._select(self.condition(condition), a, b, self.place(statement.span))
+                case _:
+                    self.pure((statement,))
+        if not self.faults:
+            place = self.place(statements[-1].span) if statements else self.site
+            self.faults.append(
+                Diagnostic(
+                    "CU423", "this function does not return a value on every way", place or self.context.kernel.span
+                )
+            )
+        return None
+
+
+def _flat(statements: Sequence[CStmt]) -> list[CStmt]:
+    found: list[CStmt] = []
+    for statement in statements:
+        found += _flat(statement.body) if isinstance(statement, Block) else [statement]
+    return found

@@ -1,0 +1,284 @@
+"""CUDA text to syntax trees: the preprocessor of one instantiation, and masking that keeps every byte at its place.
+
+What the compiler of this instantiation does not see (comments, directives, inactive branches) becomes blanks in a copy of the
+same length, attribute macros too; the copy is parsed, and its byte ranges hold for the original. Text is handled as latin-1, one
+character per byte, so that offsets are bytes; no name or number of CUDA has other characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser, Tree
+
+from cubridge.frontend.cuda.conditions import holds
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.source import NOWHERE, SourceFile, Span
+
+MAX_BYTES: Final = 1 << 21
+MAX_HEADERS: Final = 100
+
+Headers = Callable[[str], SourceFile | None]
+"""From the name in `#include "name"` to its text; None if there is none."""
+
+_LANGUAGE: Final = Language(tree_sitter_cuda.language())
+_TRIVIA: Final = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_DIRECTIVE: Final = re.compile(r"[ \t]*#[ \t]*(\w*)[ \t]*((?:\\\r?\n|[^\n])*)")
+_DEFINE: Final = re.compile(r"(\w+)(\([^)]*\))?[ \t]*(.*)", re.DOTALL)
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_NOT_BLANK: Final = re.compile(r"[^\s]")
+_ATTRIBUTES: Final = frozenset(("__device__", "__forceinline__", "__host__", "static", "inline"))
+_BOM: Final = "\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """`#define name(params) body`; params is None for an object-like macro. `given`: by the instantiation, not the text."""
+
+    name: str
+    body: str
+    params: tuple[str, ...] | None = None
+    given: bool = False
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelHead:
+    """A use of a macro that stands for `extern "C" __global__ void __launch_bounds__(..)`."""
+
+    start: int
+    launch_bounds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedText:
+    """One file: `masked` has the length of the original."""
+
+    file: SourceFile
+    masked: bytes = field(repr=False)
+    tree: Tree = field(repr=False)
+    kernel_heads: tuple[KernelHead, ...] = ()
+
+    def span(self, node: Node) -> Span:
+        return Span(self.file, node.start_byte, node.end_byte)
+
+    def text(self, node: Node) -> str:
+        return self.masked[node.start_byte : node.end_byte].decode("latin-1")
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationUnit:
+    """The texts of one instantiation, headers before their users, the kernel's own last."""
+
+    texts: tuple[ParsedText, ...]
+    macros: Mapping[str, Macro]
+
+    @property
+    def main(self) -> ParsedText:
+        return self.texts[-1]
+
+
+def folder_headers(folder: Path) -> Headers:
+    """Headers below a folder; a name that leads out of it is not found."""
+
+    def find(name: str) -> SourceFile | None:
+        path = (folder / name).resolve()
+        inside = path.is_relative_to(folder.resolve()) and path.is_file()
+        return SourceFile(name, path.read_bytes()) if inside else None
+
+    return find
+
+
+def read_unit(source: SourceFile, macros: Mapping[str, int | str], headers: Headers) -> TranslationUnit:
+    """Preprocess and parse a kernel text for the given macro values.
+    Errors: CU420 text that is empty or no CUDA C++, CU421 a directive that cannot be followed."""
+    if not source.data.strip():
+        raise CuError(Diagnostic("CU420", "the text is empty", Span(source, 0, 0)))
+    given = {name: Macro(name, str(value), given=True) for name, value in macros.items()}
+    reader = _Preprocessor(headers, given)
+    reader.read(source)
+    texts = tuple(_parse(file, text, reader.macros) for file, text in reader.texts)
+    faults = [*reader.faults, *(fault for text in reversed(texts) for fault in _syntax_faults(text))]
+    if faults:
+        raise CuError(*faults)
+    return TranslationUnit(texts, reader.macros)
+
+
+def parse_snippet(text: str) -> Tree:
+    """A tree of a piece of text, such as a macro's replacement."""
+    return Parser(_LANGUAGE).parse(text.encode("latin-1"))
+
+
+class _Preprocessor:
+    def __init__(self, headers: Headers, macros: dict[str, Macro]) -> None:
+        self.headers = headers
+        self.macros = macros
+        self.texts: list[tuple[SourceFile, str]] = []
+        self.faults: list[Diagnostic] = []
+        self.seen: set[str] = set()
+
+    def read(self, file: SourceFile) -> None:
+        """Append the active text of `file`, after that of its headers."""
+        if len(file.data) > MAX_BYTES:
+            raise CuError(Diagnostic("CU420", f"the text is longer than {MAX_BYTES} bytes", Span(file, 0, 0)))
+        self.seen.add(file.name)
+        text = _TRIVIA.sub(lambda m: m[0] if m[0][0] in "\"'" else blank(m[0]), file.data.decode("latin-1"))
+        if text.startswith(_BOM):
+            text = blank(_BOM) + text[len(_BOM) :]
+        self.texts.append((file, self._active(file, text)))
+
+    def _active(self, file: SourceFile, text: str) -> str:
+        parts: list[str] = []
+        branches: list[_Branch] = []
+        at = 0
+        while at < len(text):
+            match = _DIRECTIVE.match(text, at)
+            end = match.end() if match else text.find("\n", at)
+            end = len(text) if end < 0 else end
+            active = all(b.active for b in branches)
+            if match:
+                self._directive(match[1], match[2], Span(file, at, end), branches)
+            parts.append(text[at:end] if active and not match else blank(text[at:end]))
+            parts.append(text[end : end + 1])
+            at = end + 1
+        self.faults += [Diagnostic("CU421", "this `#if` has no `#endif`", b.span) for b in branches]
+        return "".join(parts)
+
+    def _directive(self, word: str, rest: str, span: Span, branches: list[_Branch]) -> None:
+        rest = re.sub(r"\\\r?\n", " ", rest).strip()
+        outer = all(b.active for b in branches)
+        match word:
+            case "if" | "ifdef" | "ifndef":
+                truth = outer and self._truth(word, rest, span)
+                branches.append(_Branch(truth, truth, span))
+            case "elif" | "else" | "endif" if not branches:
+                self.faults.append(Diagnostic("CU421", f"`#{word}` without `#if`", span))
+            case "elif" | "else":
+                last = branches.pop()
+                reached = all(b.active for b in branches) and not last.taken
+                truth = reached and (word == "else" or self._truth("if", rest, span))
+                branches.append(_Branch(truth, last.taken or truth, last.span))
+            case "endif":
+                branches.pop()
+            case _ if outer:
+                self._active_directive(word, rest, span)
+            case _:
+                pass
+
+    def _active_directive(self, word: str, rest: str, span: Span) -> None:
+        match word:
+            case "define":
+                self._define(rest, span)
+            case "undef":
+                self.macros.pop(rest, None)
+            case "include":
+                self._include(rest, span)
+            case "error":
+                self.faults.append(Diagnostic("CU421", f"the text refuses this instantiation: {rest}", span))
+            case "pragma" | "line" | "":
+                pass
+            case _:
+                self.faults.append(Diagnostic("CU421", f"`#{word}` is not a directive that can be followed", span))
+
+    def _truth(self, word: str, rest: str, span: Span) -> bool:
+        if word != "if":
+            return (rest in self.macros) == (word == "ifdef")
+        values = {name: m.body for name, m in self.macros.items() if m.params is None}
+        truth = holds(rest, values)
+        if truth is None:
+            self.faults.append(Diagnostic("CU421", f"cannot decide `#if {rest}`", span, help="give its macros with -D"))
+        return bool(truth)
+
+    def _define(self, rest: str, span: Span) -> None:
+        match = _DEFINE.match(rest)
+        if match is None:
+            self.faults.append(Diagnostic("CU421", "`#define` without a name", span))
+            return
+        name, params, body = match[1], match[2], " ".join(match[3].split())
+        names = None if params is None else tuple(p.strip() for p in params[1:-1].split(","))
+        new = Macro(name, body, names, span=span)
+        old = self.macros.get(name)
+        if old is not None and (old.body, old.params) != (new.body, new.params):
+            why = "the instantiation" if old.given else "the text above"
+            self.faults.append(Diagnostic("CU421", f"`{name}` is defined again, unlike in {why}", span))
+        self.macros[name] = new if old is None else old
+
+    def _include(self, rest: str, span: Span) -> None:
+        if rest.startswith("<"):
+            return
+        name = rest.strip('"')
+        if name in self.seen:
+            return
+        header = self.headers(name) if len(self.seen) < MAX_HEADERS else None
+        if header is None:
+            self.faults.append(Diagnostic("CU421", f"header `{name}` is not there", span))
+            self.seen.add(name)
+            return
+        self.seen.add(name)
+        self.read(header)
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """An open `#if`: is its present branch active, was any."""
+
+    active: bool
+    taken: bool
+    span: Span
+
+
+def blank(text: str) -> str:
+    """As many blanks, lines kept."""
+    return _NOT_BLANK.sub(" ", text)
+
+
+def _parse(file: SourceFile, text: str, macros: Mapping[str, Macro]) -> ParsedText:
+    attributes = {n for n, m in macros.items() if m.params is None and m.body and set(m.body.split()) <= _ATTRIBUTES}
+    strings = {n for n, m in macros.items() if m.params is None and m.body.startswith('"') and len(n) > 1}
+    kernels = {n for n, m in macros.items() if m.params is not None and "__global__" in m.body.split()}
+    heads: list[KernelHead] = []
+    if attributes:
+        text = re.sub(rf"\b(?:{'|'.join(sorted(attributes))})\b", lambda m: blank(m[0]), text)
+    if strings:  # the tree wants strings beside strings; `string_at` puts the macro's own in
+        text = re.sub(rf"\b(?:{'|'.join(sorted(strings))})\b", lambda m: f'"{m[0][1:-1]}"', text)
+    for name in sorted(kernels):
+        for match in re.finditer(rf"\b{name}[ \t]*\(([^()]*)\)", text):
+            bounds = _launch_bounds(macros[name], [a.strip() for a in match[1].split(",")])
+            heads.append(KernelHead(match.start(), bounds))
+            text = text[: match.start()] + "void".ljust(len(match[0])) + text[match.end() :]
+    masked = text.encode("latin-1")
+    return ParsedText(file, masked, Parser(_LANGUAGE).parse(masked), tuple(heads))
+
+
+def _launch_bounds(macro: Macro, arguments: list[str]) -> tuple[str, ...]:
+    """What the macro's `__launch_bounds__` says, with its arguments put in."""
+    match = re.search(r"__launch_bounds__[ \t]*\(([^()]*)\)", macro.body)
+    if match is None or macro.params is None:
+        return ()
+    values = dict(zip(macro.params, arguments, strict=False))
+    bounds = (b.strip() for b in match[1].split(","))
+    return tuple(_WORD.sub(lambda m: values.get(m[0], m[0]), b) for b in bounds)
+
+
+def _syntax_faults(text: ParsedText) -> Iterator[Diagnostic]:
+    """The places where the tree has an error, outermost and first line only."""
+    stack = [text.tree.root_node]
+    while stack:
+        node = stack.pop()
+        if node.is_missing:
+            yield Diagnostic("CU420", f"`{node.type}` is missing here", text.span(node))
+        elif node.is_error:
+            yield Diagnostic("CU420", "this does not read as CUDA C++", first_line(text.span(node)))
+        elif node.has_error:
+            stack += reversed(node.children)
+
+
+def first_line(span: Span) -> Span:
+    """The part of a span up to its first line end."""
+    length = len(span.file.data[span.start : span.end].split(b"\n", 1)[0].rstrip())
+    return Span(span.file, span.start, span.start + max(1, length))
