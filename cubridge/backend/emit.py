@@ -10,29 +10,24 @@ from pycparser import c_ast
 
 from cubridge.backend import emit_c as c
 from cubridge.backend.emit_expr import C_TYPES, Expressions
-from cubridge.backend.emit_plan import Array, Item, Leave, Loop, Plan, is_local, plan
-from cubridge.backend.emit_types import ACCESSORS, Types, unsayable
+from cubridge.backend.emit_plan import Array, Item, Leave, Loop, Plan, plan
+from cubridge.backend.emit_types import Types
 from cubridge.backend.names import Spelling, check_name
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Assign, Attr, Call, Expr, Function, Kernel, Name, Record
+from cubridge.ir.nodes import Assign, Call, Expr, Function, Kernel, Name, Record
+from cubridge.ir.region_types import ACCESSORS
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import children, walk
 
-MAY_WRITE: Final[dict[str, tuple[str, ...]]] = {
-    "tile_setup": ("tile",), "score": ("s",), "mask": ("s",), "row_init": ("row",), "row_update": ("row",),
-    "row_probs": ("s", "row"), "row_rescale": ("o",), "row_finalize": ("o", "lse"),
-}  # fmt: skip
-"""What a region's function gets by reference; everything else is const there."""
 ONE_ROW: Final = ("row_probs",)
 ONE_LINE: Final = 120
 """A function that only returns something stands on one line of at most this length."""
 
 
 def emit_function(function: Function, kernel: Kernel, spelling: Spelling) -> str:
-    """The body of a region's function, from brace to brace.
+    """The body of a region's function, from brace to brace. `function` is a region of `kernel` whose types hold.
     Errors: CU603 what CUDA text cannot say, CU604 a name it cannot have."""
-    _check_writes(function)
-    emitter = _Emitter(function, Types(kernel), _with_loop_variables(function, spelling))
+    emitter = _Emitter(function, Types(kernel, function.name), _with_loop_variables(function, spelling))
     statements = emitter.statements()
     printer = c.CudaPrinter()
     if not statements:
@@ -42,19 +37,6 @@ def emit_function(function: Function, kernel: Kernel, spelling: Spelling) -> str
         if len(line) <= ONE_LINE:
             return line
     return f"{{\n{printer.body(statements)}}}"
-
-
-def _check_writes(function: Function) -> None:
-    allowed = MAY_WRITE.get(function.name, ())
-    for node in (n for s in function.body for n in walk(s)):
-        if not isinstance(node, Assign):
-            continue
-        base = node.target.base if isinstance(node.target, Attr) else node.target
-        written = base.id if isinstance(base, Name) else "?"
-        if isinstance(node.target, Name) and is_local(node.target):
-            continue
-        if written not in allowed:
-            raise unsayable(f"`{function.name}` may not write `{written}`", node, "its signature makes that const")
 
 
 def _with_loop_variables(function: Function, spelling: Spelling) -> Spelling:

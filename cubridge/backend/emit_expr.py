@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from pycparser import c_ast
 
 from cubridge.backend import emit_c as c
-from cubridge.backend.emit_types import ACCESSORS, COMPARISONS, TILES, Types, unsayable
+from cubridge.backend.emit_types import TILES, Types, unsayable
 from cubridge.backend.names import Spelling
-from cubridge.ir.functions import FUNCTIONS
+from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     SIZES,
     Attr,
@@ -27,8 +27,9 @@ from cubridge.ir.nodes import (
     Name,
     Record,
     Unary,
-)  # fmt: skip
-from cubridge.ir.types import Axis, DType
+)
+from cubridge.ir.region_types import ACCESSORS
+from cubridge.ir.types import DType
 
 C_TYPES: Final = {DType.BOOL: "bool", DType.I32: "int", DType.I64: "i64", DType.F32: "float"}
 FLOAT_MAX: Final = 3.4028234663852886e38
@@ -46,18 +47,22 @@ _BY_DTYPE: Final = {
     "minimum": {DType.F32: "fminf", DType.I32: "imin"},
     "abs": {DType.F32: "fabsf", DType.I32: "iabs"},
 }
-_DIVISIONS: Final = {"//": ("/", "floor_div"), "%": ("%", "floor_mod"), "floor_div": ("/", "floor_div"),
-                     "floor_mod": ("%", "floor_mod")}  # fmt: skip
+_DIVISIONS: Final = {
+    "//": ("/", "floor_div"),
+    "%": ("%", "floor_mod"),
+    "floor_div": ("/", "floor_div"),
+    "floor_mod": ("%", "floor_mod"),
+}
 """C's operator for operands that are provably never negative, and the helper for others: C truncates, CuIR floors."""
 
 
 @dataclass
 class Expressions:
-    """Turns the expressions of one function into C. `storage`: the loop variables that a local is subscripted by."""
+    """Turns the expressions of one region, whose types hold, into C. `storage`: what subscripts a local."""
 
     types: Types
     spelling: Spelling
-    storage: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    storage: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def of(self, expr: Expr, dtype: DType | None = None) -> c_ast.Node:
         """The C of `expr`, as `dtype` if given. Errors: CU603 for what device code cannot say."""
@@ -125,8 +130,6 @@ class Expressions:
     def _element(self, name: str, indices: tuple[Expr, ...]) -> c_ast.Node:
         """`p.table[((i64)i0 * E1 + i1) * E2 + i2]`: 64-bit, as a product of extents may pass 2^31."""
         captured = self.types.captured(name)
-        if len(indices) != len(captured.extents):
-            raise unsayable(f"`{name}` has {len(captured.extents)} axes", indices[0] if indices else Name(name))
         first, *rest = indices
         offset = c.cast("i64", self.of(first)) if rest else self.of(first)
         for extent, index in zip(padded_extents(captured)[1:], rest, strict=True):
@@ -136,34 +139,26 @@ class Expressions:
     # ---- operators and calls -----------------------------------------------------------------------------------------
 
     def _binary(self, expr: Expr, op: str, left: Expr, right: Expr) -> c_ast.Node:
-        if op == "**":
-            raise unsayable("`**` has no device form", expr, help="multiply, or compute it on the host")
         if op in _DIVISIONS:
             return self._division(expr, op, left, right)
-        dtype = DType.F32 if op == "/" else self._common(left, right)
-        if op in COMPARISONS or op in ("+", "-", "*", "/"):
-            return c.binary(op, self.of(left, dtype), self.of(right, dtype))
-        if dtype is DType.F32:
-            raise unsayable(f"`{op}` needs integers or booleans", expr)
-        return c.binary(op, self.of(left), self.of(right))
+        dtype = self._common(left, right)
+        return c.binary(op, self.of(left, dtype), self.of(right, dtype))
 
     def _common(self, *args: Expr) -> DType:
+        """The element type of operands together; an integer literal may stand for a float."""
         found = [self.types.of(a).dtype for a in args]
         return next((d for d in (DType.F32, DType.I64, DType.I32) if d in found), DType.BOOL)
 
     def _division(self, expr: Expr, op: str, left: Expr, right: Expr) -> c_ast.Node:
-        dtype = self._common(left, right)
         operator, helper = _DIVISIONS[op]
-        if dtype is DType.F32:
-            raise unsayable(f"`{op}` needs integers", expr, help="use `floor(a / b)`")
         if self.types.nonnegative(left) and self.types.nonnegative(right):
             return c.binary(operator, self.of(left), self.of(right))
-        self._need_32_bits(expr, dtype)
-        return c.call(helper, self.of(left), self.of(right))
+        return self._int_helper(expr, helper, left, right)
 
-    def _need_32_bits(self, expr: Expr, dtype: DType) -> None:
-        if dtype is DType.I64:
-            raise unsayable("this helper takes 32-bit integers", expr)
+    def _int_helper(self, expr: Expr, name: str, *args: Expr) -> c_ast.Node:
+        if self._common(*args) is DType.I64:
+            raise unsayable(f"`{name}` takes 32-bit integers on the device", expr)
+        return c.call(name, *(self.of(a) for a in args))
 
     def _call(self, expr: Expr, fn: str, args: tuple[Expr, ...]) -> c_ast.Node:
         match fn:
@@ -178,7 +173,7 @@ class Expressions:
                 return self._division(expr, fn, *args)
             case "maximum" | "minimum" | "abs":
                 return self._by_dtype(expr, fn, args)
-            case "rowmax" | "partial_rowsum" | "any_lane":
+            case "rowmax" | "partial_rowsum":
                 return c.call(str(FUNCTIONS[fn].cuda), self._array(args[0]))
             case _:
                 return self._device_call(expr, fn, args)
@@ -197,20 +192,17 @@ class Expressions:
 
     def _array(self, operand: Expr) -> c_ast.Node:
         """A whole array for a helper: a row `x[r]` of columns, or `x` over the rows."""
-        if not isinstance(operand, Name):
-            raise unsayable("a reduction reads a named value", operand)
-        element = self._name(operand.id)
+        element = self.of(operand)
         if not isinstance(element, c_ast.ArrayRef):
-            raise unsayable(f"`{operand.id}` does not vary over an axis", operand)
+            raise unsayable("a reduction reads an array", operand)
         return element.name
 
     def _device_call(self, expr: Expr, fn: str, args: tuple[Expr, ...]) -> c_ast.Node:
         name = FUNCTIONS[fn].cuda
         if name is None:
             raise unsayable(f"`{fn}` has no device form", expr)
-        if fn == "ceil_div":
-            self._need_32_bits(expr, self._common(*args))
-            return c.call(name, *(self.of(a) for a in args))
+        if FUNCTIONS[fn].result is Result.INT:
+            return self._int_helper(expr, name, *args)
         return c.call(name, *(self.of(a, DType.F32) for a in args))
 
 
@@ -222,8 +214,3 @@ def padded_extents(captured: Captured) -> tuple[Expr, ...]:
     if isinstance(last, IntLit):
         return (*outer, IntLit(-(-last.value // captured.pad) * captured.pad))
     return (*outer, Binary("*", Call("ceil_div", (last, IntLit(captured.pad))), IntLit(captured.pad)))
-
-
-def axes_of_storage(axes: frozenset[Axis], loops: Mapping[Axis, str]) -> tuple[str, ...]:
-    """Subscripts of an array over `axes`, rows first."""
-    return tuple(loops[a] for a in Axis if a in axes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 from cubridge.backend.emit_expr import C_TYPES
@@ -12,7 +13,7 @@ from cubridge.backend.names import check_name
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Captured, Field, Partial, Row, Scalar
 from cubridge.ir.printer import print_expr
-from cubridge.ir.types import DType
+from cubridge.ir.types import DType, ValueType
 
 _DECLARATOR: Final = re.compile(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)[,;]")
 _COMMENT: Final = re.compile(r"//.*|/\*.*?\*/")
@@ -37,6 +38,13 @@ def emit_field(item: Field, rows: str = "ROWS") -> tuple[str, str]:
         case _:
             what = f"field `{item.name}` has a type that the kernel's struct cannot hold"
             raise CuError(Diagnostic("CU603", what, item.span))
+
+
+def emit_struct(name: str, fields: Mapping[str, ValueType]) -> str:
+    """A struct on one line, neighbours of one type together."""
+    groups = groupby(fields, lambda f: C_TYPES[fields[f].dtype])
+    members = (f"{c_type} {', '.join(group)};" for c_type, group in groups)
+    return f"struct {name} {{ {' '.join(members)} }};"
 
 
 # ---- lines of a region -----------------------------------------------------------------------------------------------

@@ -61,7 +61,6 @@ def plan(body: Sequence[Stmt], types: Types, one_row: bool) -> Plan:
     """Loops and storage of a region's body. `one_row`: the function acts on one fragment row, so there is no loop over rows.
     `types` learns the locals. Errors: CU603 for statements that a region's function cannot hold."""
     flat = _Flattening(types, {n.id for s in body for n in walk(s) if isinstance(n, Name)}).statements(body)
-    _declare(flat, types)
     items = _Nesting(types, one_row).items(flat)
     return _with_arrays(items)
 
@@ -137,12 +136,6 @@ def _learn(statement: Assign | Leave, types: Types) -> None:
         types.declare(statement.target.id, statement.value)
 
 
-def _declare(flat: Sequence[Assign | Leave], types: Types) -> None:
-    """A second time, now that every local has the axes of all its assignments."""
-    for statement in flat:
-        _learn(statement, types)
-
-
 # ---- loops -----------------------------------------------------------------------------------------------------------
 
 
@@ -161,7 +154,7 @@ class _Nesting:
         return self.body
 
     def _add(self, statement: Assign) -> None:
-        axes = self._axes(statement)
+        axes = self.types.of(statement.target).axes
         in_rows = Axis.ROW in axes and not self.one_row
         columns = [a for a in _COLUMNS if a in axes]
         if len(columns) > 1:
@@ -176,13 +169,6 @@ class _Nesting:
             _append(_loop(self.body, Axis.ROW).items, columns, statement)
         else:
             _append(self.body, columns, statement)
-
-    def _axes(self, statement: Assign) -> frozenset[Axis]:
-        target = self.types.of(statement.target).axes
-        extra = self.types.of(statement.value).axes - target
-        if extra:
-            raise unsayable(f"the value varies over `{min(extra)}`, its target does not", statement)
-        return target
 
 
 def _touches(loop: Loop, target: Expr) -> bool:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from cubridge.backend.anchor import KV_RANGE, Anchor, anchors, function_text, spelling_of, struct_text
 from cubridge.backend.diff import diff
 from cubridge.backend.emit import emit_function
-from cubridge.backend.emit_fields import emit_fields
+from cubridge.backend.emit_fields import emit_fields, emit_struct
 from cubridge.backend.names import Names
 from cubridge.backend.patch import TextEdit, apply_edits, diff_lines, newline_of, unified_diff
-from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Field, Function, Kernel, Record
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.nodes import Field, Function, Kernel
+from cubridge.ir.region_types import check_region, region_scope
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
 
@@ -40,7 +41,7 @@ def lower(
 ) -> Patched:
     """Patch `file`, whose CuIR is `source`, so that it says `target`. `patchable`: regions that may change; `patch_name`: the path
     that the diff names. Errors: CU601 a stale map, CU602 a change outside the regions, CU603, CU604 what the text cannot say,
-    CU606 a region that is not laid out as its CuIR is."""
+    CU606 a region that is not laid out as its CuIR is, CU2xx a region of `target` whose types do not hold."""
     source_map.check(file.data)
     found = anchors(diff(source, target), source, source_map, patchable)
     edits = [e for anchor in found for e in _region_edits(anchor, source, target, names)]
@@ -62,7 +63,7 @@ def _region_edits(anchor: Anchor, source: Kernel, target: Kernel, names: Names) 
     for name in anchor.functions:
         yield from _function_edits(anchor.region, source.region(name), target.region(name), target, names)
     if "key_sequence" in anchor.functions:
-        yield from _struct_edits(anchor.region, source.region("key_sequence"), target.region("key_sequence"))
+        yield from _struct_edits(anchor.region, source, target)
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------
@@ -71,6 +72,9 @@ def _region_edits(anchor: Anchor, source: Kernel, target: Kernel, names: Names) 
 def _function_edits(
     region: SourceRegion, source: Function, target: Function, kernel: Kernel, names: Names
 ) -> Iterator[TextEdit]:
+    faults = check_region(kernel, target)
+    if faults:
+        raise CuError(*faults)
     text = function_text(region, target.name)
     body = emit_function(target, kernel, spelling_of(target.name, text.parameters, names, region))
     yield _edit(text.body, body)
@@ -84,18 +88,11 @@ def _nothing_stays(source: Function, target: Function) -> bool:
     return bool(old) and not old & {repr(s) for s in target.body}
 
 
-def _struct_edits(region: SourceRegion, source: Function, target: Function) -> Iterator[TextEdit]:
-    old, new = _record_fields(source), _record_fields(target)
-    if old == new:
-        return
-    record = target.result
-    if not isinstance(record, Record):
-        raise CuError(Diagnostic("CU603", "`key_sequence` returns a record", target.span))
-    yield _edit(struct_text(region, record.name), f"struct {record.name} {{ int {', '.join(new)}; }};")
-
-
-def _record_fields(function: Function) -> tuple[str, ...]:
-    return tuple(f.name for f in function.result.fields) if isinstance(function.result, Record) else ()
+def _struct_edits(region: SourceRegion, source: Kernel, target: Kernel) -> Iterator[TextEdit]:
+    """The struct that `key_sequence` returns, if its fields change."""
+    old, new = (region_scope(kernel, "key_count").fields["keys"] for kernel in (source, target))
+    if list(old.items()) != list(new.items()):
+        yield _edit(struct_text(region, "KeySequence"), emit_struct("KeySequence", new))
 
 
 # ---- fields ----------------------------------------------------------------------------------------------------------

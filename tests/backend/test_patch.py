@@ -165,11 +165,16 @@ def test_comments_and_foreign_lines_of_fields_stay() -> None:
         ("variant_params(\n    flag=Scalar(i32),\n)\n", "CU603"),
         ("variant_params(\n    table=Captured(bf16, Lk),\n)\n", "CU603"),
         ("variant_params(\n    a__b=Captured(f32, Lk),\n)\n", "CU604"),
-        ("@region\ndef score(s, kv_start, tile):\n    x = 1\n    x = j\n    i = 0\n", "CU604"),
         ("@region\ndef score(s, kv_start, tile):\n    while_ = 1\n    goto = 1\n", "CU604"),
-        ("@region\ndef score(s, kv_start, tile):\n    if s > 0.0:\n        s = 0.0\n", "CU603"),
-        ("@region\ndef row_init(row, tile):\n    row.m = f32(e)\n", "CU603"),
-        ("@region\ndef row_update(s, row, kv_start, tile):\n    row.m = rowmax(row.m)\n", "CU603"),
+        ("@region\ndef score(s, kv_start, tile):\n    x = 1\n    i = 0\n", "CU205"),
+        ("@region\ndef score(s, kv_start, tile):\n    if s > 0.0:\n        s = 0.0\n", "CU205"),
+        ("@region\ndef row_init(row, tile):\n    row.m = f32(e)\n", "CU201"),
+        ("@region\ndef row_update(s, row, kv_start, tile):\n    row.m = rowmax(row.m)\n", "CU203"),
+        ("@region\ndef row_finalize(o, lse, row, tile):\n    lse = rowmax(o)\n", "CU603"),
+        (
+            "@region\ndef row_rescale(o, row, tile):\n    if any_lane(row.m > 0.0):\n        o = o * 2\n    o = o\n",
+            "CU603",
+        ),
     ],
 )
 def test_what_cannot_be_lowered(changes: str, code: str) -> None:
