@@ -1,4 +1,4 @@
-"""Runs a kernel's text on the CPU: a `Device` for the launcher, as a GPU is one. See kernels/emulate/runtime.cpp for what it judges."""
+"""Runs a kernel's text on the CPU, a `Device` for the launcher as a GPU is. kernels/emulate/runtime.cpp says what it judges."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ from cubridge.backend.emulate_build import Program, build_program, default_cache
 from cubridge.backend.emulate_fault import fault_of
 from cubridge.backend.params import FieldPlace, layout
 from cubridge.ir.contract import (
-    CapturedAddress, CounterAddress, Instantiation, LaunchContract, MapOfTensor, Role, TensorAddress,
-)  # fmt: skip
+    CapturedAddress,
+    CounterAddress,
+    Instantiation,
+    LaunchContract,
+    MapOfTensor,
+    Role,
+    TensorAddress,
+)
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.types import DType
@@ -37,7 +43,9 @@ _HEADER, _TENSOR, _POINTER, _MAP = "<8s4I4i", "<48s2Q2I", "<2I", "<2I4i4i4q"
 _CAPTURE_ALIGN: Final = 4  # bytes; elements of captured tensors are read one by one
 
 
-def emulated_instantiation(contract: LaunchContract, dtype: DType, head_dim: int, fixed: Mapping[str, int]) -> Instantiation:
+def emulated_instantiation(
+    contract: LaunchContract, dtype: DType, head_dim: int, fixed: Mapping[str, int]
+) -> Instantiation:
     """The first form that the contract lists, with macros overruled. Errors: CU809."""
     first = listed_instantiations(contract, dtype, head_dim)[0]
     return Instantiation(dtype, tuple((name, fixed.get(name, value)) for name, value in first.macros))
@@ -202,9 +210,17 @@ class _Memory:
     def file(self, launch: Launch, schedule: int) -> bytes:
         """The launch as kernels/emulate/launch.h reads it."""
         head = struct.pack(
-            _HEADER, b"CUEMU001", len(self.tensors), len(self.pointers), len(self.maps), len(launch.params),
-            launch.grid, launch.block, launch.shared_bytes, schedule,
-        )  # fmt: skip
+            _HEADER,
+            b"CUEMU001",
+            len(self.tensors),
+            len(self.pointers),
+            len(self.maps),
+            len(launch.params),
+            launch.grid,
+            launch.block,
+            launch.shared_bytes,
+            schedule,
+        )
         tail = b"".join(struct.pack(_POINTER, *p) for p in self.pointers)
         tail += b"".join(_map_record(*m) for m in self.maps) + launch.params
         at = _aligned(len(head) + len(self.tensors) * struct.calcsize(_TENSOR) + len(tail))
@@ -213,7 +229,9 @@ class _Memory:
         for tensor in self.tensors:
             blob = b"" if tensor.flags else tensor.data()
             records.append(
-                struct.pack(_TENSOR, tensor.name.encode()[:47], tensor.bytes, at if blob else 0, tensor.flags, tensor.align)
+                struct.pack(
+                    _TENSOR, tensor.name.encode()[:47], tensor.bytes, at if blob else 0, tensor.flags, tensor.align
+                )
             )
             blobs.append(blob.ljust(_aligned(len(blob)), b"\0"))
             at += len(blobs[-1])

@@ -34,6 +34,8 @@ _KERNEL_FLAGS: Final = (
     "-ftrivial-auto-var-init=pattern", # a local that nothing wrote has one value, a wild one
     "-fsanitize=bounds",               # an index outside a register array traps
     "-fsanitize-undefined-trap-on-error",
+    "-fno-crossjumping",               # or several such checks would share one trap
+    "-fno-tree-tail-merge",
 )  # fmt: skip
 _LEAST_GCC: Final = 12  # the first with -ftrivial-auto-var-init
 _MESSAGE: Final = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
@@ -70,7 +72,10 @@ def build_program(
 
 
 def default_cache_dir() -> Path:
-    base = os.environ.get("CUBRIDGE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cubridge"
+    base = (
+        os.environ.get("CUBRIDGE_CACHE")
+        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cubridge"
+    )
     return Path(base) / "emulate"
 
 
@@ -94,7 +99,9 @@ def find_compiler() -> Compiler:
     version = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=False).stdout.strip()
     major = version.split(".")[0]
     if "clang" in banner or not major.isdigit() or int(major) < _LEAST_GCC:
-        raise CuError(Diagnostic("CU830", f"{path} is `{banner}`; the emulator needs g++ {_LEAST_GCC}", help=help), exit_code=5)
+        raise CuError(
+            Diagnostic("CU830", f"{path} is `{banner}`; the emulator needs g++ {_LEAST_GCC}", help=help), exit_code=5
+        )
     return Compiler(path, banner)
 
 
@@ -106,7 +113,14 @@ def _key(
     instantiation: Instantiation,
 ) -> str:
     text_digest = hashlib.sha256(with_poison(source.data)).hexdigest()
-    parts = [compiler.version, *_KERNEL_FLAGS, runtime_digest(), text_digest, contract.entry, *instantiation.definitions]
+    parts = [
+        compiler.version,
+        *_KERNEL_FLAGS,
+        runtime_digest(),
+        text_digest,
+        contract.entry,
+        *instantiation.definitions,
+    ]
     parts += [part for name, header in headers.items() for part in (name, header.digest)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
@@ -132,12 +146,22 @@ class _Runtime:
     @staticmethod
     def start(compiler: Compiler, folder: Path) -> _Runtime:
         folder.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256("\0".join((compiler.version, *_RUNTIME_FLAGS, runtime_digest())).encode()).hexdigest()[:32]
+        digest = hashlib.sha256("\0".join((compiler.version, *_RUNTIME_FLAGS, runtime_digest())).encode()).hexdigest()[
+            :32
+        ]
         path = folder / f"{digest}.o"
         if path.exists():
             return _Runtime(path)
         temporary = _temporary(folder, ".o")
-        command = [compiler.path, *_RUNTIME_FLAGS, f"-I{KERNELS_DIR}", "-c", str(_EMULATE / "runtime.cpp"), "-o", str(temporary)]
+        command = [
+            compiler.path,
+            *_RUNTIME_FLAGS,
+            f"-I{KERNELS_DIR}",
+            "-c",
+            str(_EMULATE / "runtime.cpp"),
+            "-o",
+            str(temporary),
+        ]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         return _Runtime(path, temporary, process)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_DECLARATION: Final = re.compile(rb"^[ \t]+[A-Za-z_][\w<>:, ]*?[ \t]+(?=[a-z])((?:\w+(?:\[[^;=()]*\])*)(?:,[ \t]*\w+(?:\[[^;=()]*\])*)*);")
+_DECLARATION: Final = re.compile(
+    rb"^[ \t]+[A-Za-z_][\w<>:, ]*?[ \t]+(?=[a-z])((?:\w+(?:\[[^;=()]*\])*)(?:,[ \t]*\w+(?:\[[^;=()]*\])*)*);"
+)
 _NOT_TYPES: Final = (b"return", b"using", b"typedef", b"goto", b"delete", b"extern", b"const", b"constexpr", b"static")
 _STRUCT: Final = re.compile(rb"^[ \t]*(?:struct|union|class)\b[^;]*\{")
 

@@ -63,7 +63,9 @@ def _whole(field: ParamField, value: int | float) -> int:
 
 
 def _misfit(field: ParamField, value: object) -> CuError:
-    return CuError(Diagnostic("CU826", f"{value} does not fit the `{field.c_type}` parameter `{field.name}`", field.span))
+    return CuError(
+        Diagnostic("CU826", f"{value} does not fit the `{field.c_type}` parameter `{field.name}`", field.span)
+    )
 
 
 def _aligned(offset: int, alignment: int) -> int:

@@ -21,10 +21,25 @@ CONTRACT_VERSION: Final = 1
 _DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
 _KEYS: Final = frozenset(
     {
-        "version", "entry", "source", "include", "arch", "newer_archs", "head_dims", "grid", "block", "shared_bytes",
-        "query_tile", "key_tile", "macros", "dtypes", "tensors", "tensor_maps", "patch",
+        "version",
+        "entry",
+        "source",
+        "include",
+        "arch",
+        "newer_archs",
+        "head_dims",
+        "grid",
+        "block",
+        "shared_bytes",
+        "query_tile",
+        "key_tile",
+        "macros",
+        "dtypes",
+        "tensors",
+        "tensor_maps",
+        "patch",
     }
-)  # fmt: skip
+)
 _TENSOR_KEYS: Final = frozenset({"role", "element", "shape", "optional", "contiguous", "align_bytes"})
 _MAP_KEYS: Final = frozenset({"tensor", "box", "swizzle_bytes"})
 
@@ -45,7 +60,9 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
     maps = tuple(_tensor_map(name, entry, tensors) for name, entry in table.tables("tensor_maps"))
     entry = table.text("entry")
     if not re.search(rb"\b" + re.escape(entry.encode()) + rb"\s*\(", kernel.data):
-        raise CuError(Diagnostic("CU455", f"{kernel.name} has no kernel `{entry}`, which its contract names", table.span("entry")))
+        raise CuError(
+            Diagnostic("CU455", f"{kernel.name} has no kernel `{entry}`, which its contract names", table.span("entry"))
+        )
     return LaunchContract(
         entry=entry,
         source=table.text("source"),
@@ -183,7 +200,9 @@ class _Table:
 
     def all_exprs(self) -> list[tuple[str, tuple[Expr, ...]]]:
         """Every key with its expression or list of expressions."""
-        return [(key, self.exprs(key) if isinstance(value, list) else (self.expr(key),)) for key, value in self.data.items()]
+        return [
+            (key, self.exprs(key) if isinstance(value, list) else (self.expr(key),)) for key, value in self.data.items()
+        ]
 
     def table(self, key: str) -> _Table:
         data = self._typed(key, dict, "a table", {})

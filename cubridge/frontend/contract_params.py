@@ -1,11 +1,11 @@
 """The fields of `struct Params` in a kernel text: one a line, each with a comment that says what the host puts there.
 
-    const half_t* q;       // @tensor q            address of a tensor of the contract
-    i64 q_row;             // @stride q 2          its stride along an axis, elements
-    TensorMap k;           // @tensor_map k        a TMA descriptor of the contract
-    int len_kv;            // @host Lk             a scalar, CuIR over sizes, macros, scalar captures, SM_COUNT, L2_BYTES
-    const float* slope;    // @captured slope[Hq]  a captured tensor; `pad 128` pads its last axis
-    int* counters;         // @counters 2          ints that are zero between launches
+const half_t* q;       // @tensor q            address of a tensor of the contract
+i64 q_row;             // @stride q 2          its stride along an axis, elements
+TensorMap k;           // @tensor_map k        a TMA descriptor of the contract
+int len_kv;            // @host Lk             a scalar, CuIR over sizes, macros, scalar captures, SM_COUNT, L2_BYTES
+const float* slope;    // @captured slope[Hq]  a captured tensor; `pad 128` pads its last axis
+int* counters;         // @counters 2          ints that are zero between launches
 """
 
 from __future__ import annotations
@@ -16,9 +16,19 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from cubridge.ir.contract import (
-    CapturedAddress, CounterAddress, CType, ElementType, FieldValue, HostValue, MapOfTensor, ParamField, TensorAddress,
-    TensorArgument, TensorMapSpec, TensorStride,
-)  # fmt: skip
+    CapturedAddress,
+    CounterAddress,
+    CType,
+    ElementType,
+    FieldValue,
+    HostValue,
+    MapOfTensor,
+    ParamField,
+    TensorAddress,
+    TensorArgument,
+    TensorMapSpec,
+    TensorStride,
+)
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Expr, Node
 from cubridge.ir.parser import parse_expr
@@ -102,7 +112,12 @@ def _field(span: Span, code: str, comment: str, names: Names, patched: bool) -> 
     spelled = f"{match[1]}{match[2]}" if match else ""
     if match is None or spelled not in list(CType):
         known = ", ".join(f"`{t}`" for t in CType)
-        _fail("CU452", f"`{code}` is not a field of Params", span, f"write `TYPE NAME;`, one field a line, with a type of {known}")
+        _fail(
+            "CU452",
+            f"`{code}` is not a field of Params",
+            span,
+            f"write `TYPE NAME;`, one field a line, with a type of {known}",
+        )
     word, _, rest = comment.partition(" ")
     kind = word.removeprefix("@")
     if not word.startswith("@") or kind not in _READERS:
@@ -135,11 +150,11 @@ class _Annotation:
         return parse_expr_at(text, self.span.file, self.span.start + len(self.span.text[:at].encode()))
 
     def tensor(self, name: str) -> TensorArgument:
-        for tensor in self.names.tensors:
-            if tensor.name == name:
-                return tensor
-        listed = ", ".join(t.name for t in self.names.tensors)
-        _fail("CU454", f"the contract has no tensor `{name}`", self.span, f"it has {listed}")
+        found = next((t for t in self.names.tensors if t.name == name), None)
+        if found is None:
+            listed = ", ".join(t.name for t in self.names.tensors)
+            _fail("CU454", f"the contract has no tensor `{name}`", self.span, f"it has {listed}")
+        return found
 
 
 def _tensor(a: _Annotation) -> FieldValue:

@@ -135,8 +135,8 @@ class ElementType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TensorArgument:
-    """A tensor of the call. The last axis is contiguous; other strides are free, multiples of `align_bytes` like the address, unless
-    `contiguous` asks for all of them."""
+    """A tensor of the call. The last axis is contiguous; other strides are free, multiples of `align_bytes` like the address,
+    unless `contiguous` asks for all of them."""
 
     name: str
     role: Role

@@ -47,7 +47,9 @@ def wrapper(width: int, kind: str) -> str:
         before = f'        "{{.reg .pred p; setp.ne.b32 p, %{count + 2}, 0; "\n'
         rest = quoted(f"{registers(0, count)}, %{count}, %{count + 1}, p, 1, 1, 0, 0;}}")
     else:
-        comment = f"// d[64 x {width}] += A[64 x 16] B[16 x {width}]; A in registers, B in shared memory with columns along k"
+        comment = (
+            f"// d[64 x {width}] += A[64 x 16] B[16 x {width}]; A in registers, B in shared memory with columns along k"
+        )
         signature = f"float (&d)[2][{count // 2}], const u32 (&a)[4], u64 b"
         inputs = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)'
         before = ""

@@ -11,6 +11,7 @@ constexpr int ROWS = 2;                       // rows a thread holds
 static_assert(HEAD_DIM % 64 == 0, "a row of a shared tile is whole swizzle panels of 128 bytes");
 static_assert(BLOCK_Q % 64 == 0 && BLOCK_KV % 16 == 0, "whole wgmma tiles per consumer");
 
+// CuIR: warpgroup, consumer      warp-uniform; called by whole warps
 DEVICE int warpgroup_index() { return uniform(thread_index() / WARPGROUP); }
 DEVICE int consumer_index() { return warpgroup_index() - 1; }
 // CuIR: i - tile.q_start      the row of element [r][c] of a score or output tile. The producer holds no rows; it gets some

@@ -1,0 +1,62 @@
+"""The layout of `Params` is the one that a C++ compiler gives the kernel's own struct."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cubridge.backend.emulate_build import find_compiler
+from cubridge.backend.headers import KERNELS_DIR
+from cubridge.backend.params import layout, pack
+from cubridge.ir.contract import CType
+from cubridge.ir.diagnostics import CuError
+from tests.kernels.emulated import ARCHS, kernel_text, region_edit
+
+ODD = """\
+    float exponent_scale;  // @host 1.0
+    int odd;  // @host 3
+    i64 wide;  // @host Lk
+    float last;  // @host 0.5
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_layout_is_the_compilers(arch: str, tmp_path: Path) -> None:
+    text = kernel_text(arch, region_edit(arch, "params", ODD))
+    (tmp_path / "kernel.cu").write_bytes(text.source.data)
+    places, size = layout(text.contract)
+    checks = [f"static_assert(sizeof(Params) == {size});"]
+    checks += [f"static_assert(__builtin_offsetof(Params, {p.field.name}) == {p.offset});" for p in places]
+    (tmp_path / "check.cpp").write_text('#include "kernel.cu"\n' + "\n".join(checks) + "\n")
+    flags = ["-std=c++17", "-w", "-fsyntax-only", "-DCUBRIDGE_EMULATE", f"-I{KERNELS_DIR}", "check.cpp"]
+    command = [find_compiler().path, *flags]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_bytes_of_the_values() -> None:
+    contract = kernel_text("sm90a").contract
+    values: dict[str, int | float | bytes] = {f.name: 0 for f in contract.params}
+    values |= {name: bytes([x]) * 128 for x, name in ((1, "q"), (2, "k"), (3, "v"))}
+    values |= {"o": 2**63, "o_row": -5, "len_q": 7, "exponent_scale": 0.25}
+    data = pack(contract, values)
+    at = {p.field.name: p.offset for p in layout(contract)[0]}
+    assert data[:384] == b"\1" * 128 + b"\2" * 128 + b"\3" * 128
+    assert struct.unpack_from("<Q", data, at["o"]) == (2**63,) and struct.unpack_from("<q", data, at["o_row"]) == (-5,)
+    assert struct.unpack_from("<i", data, at["len_q"]) == (7,) and struct.unpack_from(
+        "<f", data, at["exponent_scale"]
+    ) == (0.25,)
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 0.5])
+def test_numbers_that_do_not_fit(value: float) -> None:
+    contract = kernel_text("sm80").contract
+    field = contract.field("len_q")
+    assert field.c_type is CType.INT
+    with pytest.raises(CuError) as caught:
+        pack(replace(contract, params=(field,)), {"len_q": value})
+    assert caught.value.diagnostics[0].code == "CU826" and "`len_q`" in caught.value.diagnostics[0].message

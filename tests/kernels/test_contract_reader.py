@@ -1,0 +1,135 @@
+"""Contracts that cannot be read end with a located message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cubridge.backend.headers import KERNELS_DIR
+from cubridge.frontend.contract import read_contract
+from cubridge.ir.contract import CapturedAddress, CType, HostValue, instantiations
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.nodes import Name
+from cubridge.ir.source import SourceFile
+from cubridge.ir.types import DType
+from tests.kernels.emulated import kernel_source
+
+TOML = (KERNELS_DIR / "sm90a" / "attention_forward.toml").read_text()
+PATCHED = "    // @region params\n    float exponent_scale;  // @host D ** -0.5 * LOG2E\n"
+
+
+def read(folder: Path, toml: str = TOML, source: SourceFile | None = None):
+    path = folder / "attention_forward.toml"
+    path.write_text(toml)
+    return read_contract(path, kernel_source("sm90a") if source is None else source)
+
+
+def with_field(line: str) -> SourceFile:
+    text = kernel_source("sm90a").text
+    assert PATCHED in text
+    return SourceFile.from_text("kernel.cu", text.replace(PATCHED, PATCHED + line + "\n"))
+
+
+def test_fields_of_a_patch(tmp_path: Path) -> None:
+    contract = read(tmp_path, source=with_field("    const int* doc;  // @captured doc[B, ceil_div(Lk, 2)] pad 128\r"))
+    field = contract.params[-1]
+    assert (field.name, field.c_type, field.patched) == ("doc", CType.INT_POINTER, True)
+    assert isinstance(field.value, CapturedAddress)
+    assert (field.value.name, field.value.pad, len(field.value.extents)) == ("doc", 128, 2)
+    extent = field.value.extents[1]
+    assert str(extent.span).startswith("kernel.cu:") and extent.span.text == "ceil_div(Lk, 2)"
+    host = contract.field("len_kv").value
+    assert isinstance(host, HostValue) and host.expr == Name("Lk")
+
+
+def test_reading_the_tile_in_kv_range_makes_work_unequal(tmp_path: Path) -> None:
+    text = kernel_source("sm90a").text
+    old = "const int lo = 0;"
+    for new, equal in (
+        ("const int lo = 0;  // not the tile", True),
+        ("const int lo = tile.q_start / BLOCK_KV;", False),
+    ):
+        assert read(tmp_path, source=SourceFile.from_text("kernel.cu", text.replace(old, new))).equal_work is equal
+
+
+def test_forms_in_the_order_of_the_contract(tmp_path: Path) -> None:
+    contract = read(tmp_path)
+    forms = instantiations(contract, DType.F16, 128)
+    assert [f.value("BLOCK_KV") for f in forms] == [128, 96, 64]
+    assert "-DHALF_FP16=1" in forms[0].definitions and "-DHEAD_DIM=128" in forms[0].definitions
+    assert instantiations(contract, DType.BF16, 80) == () and instantiations(contract, DType.F32, 64) == ()
+    assert [f.value("BLOCK_KV") for f in instantiations(contract, DType.BF16, 64, {"BLOCK_KV": 32})] == [32]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("    int a, b;  // @host Lk", "CU452", "`int a, b;` is not a field of Params"),
+        ("    double a;  // @host Lk", "CU452", "is not a field"),
+        ("    int a;", "CU453", "`a` does not say what the host puts there"),
+        ("    int a;  // @guest Lk", "CU453", "does not say"),
+        ("    int a;  // @host", "CU453", "an expression is missing"),
+        ("    int a;  // @host Lk +", "CU101", ""),
+        ("    float a;  // @stride q 0", "CU454", "`@stride` fills a `i64`"),
+        ("    i64 a;  // @stride q", "CU453", "`@stride` takes a tensor and an axis"),
+        ("    i64 a;  // @stride q 4", "CU454", "has 4 axes, no axis 4"),
+        ("    i64 a;  // @stride w 0", "CU454", "no tensor `w`"),
+        ("    float* a;  // @tensor q", "CU454", "should be a `half_t*`"),
+        ("    TensorMap a;  // @tensor_map o", "CU454", "no tensor map `o`"),
+        ("    const float* a;  // @captured slope", "CU453", "`@captured` takes"),
+        ("    const float* a;  // @captured slope[Hq] pad 0", "CU453", "`@captured` takes"),
+        ("    int* a;  // @counters", "CU453", "how many"),
+        ("    int len_kv;  // @host Lk", "CU452", "two fields `len_kv`"),
+    ],
+)
+def test_bad_fields(tmp_path: Path, line: str, code: str, message: str) -> None:
+    with pytest.raises(CuError) as caught:
+        read(tmp_path, source=with_field(line))
+    diagnostic = caught.value.diagnostics[0]
+    assert diagnostic.code == code and message in diagnostic.message
+    assert diagnostic.span.file.name == "kernel.cu"
+    assert diagnostic.span.file.line(diagnostic.span.location[0]) == line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "line"),
+    [
+        ("version = 1", "version = 2", "contract version 2", "version = 2"),
+        ('entry = "attention_forward"', "", "the key `entry` is missing", None),
+        ("head_dims =", "heads =", "unknown key `heads`", "heads = [64, 128]"),
+        ("newer_archs = false", "newer_archs = 0", "`newer_archs` is not true or false", None),
+        ('role = "output"\nshape', 'role = "outbut"\nshape', "not `outbut` in [tensors.o]", 'role = "outbut"'),
+        ('box = ["64", "64", "1", "1"]', 'box = ["64", "64"]', "the box has 2 axes, `q` has 4", 'box = ["64", "64"]'),
+        ('"row_rescale", ', '"row_scale", ', "no region `row_scale`", None),
+        ("bf16 = {}", "fp8 = {}", "no element type `fp8`", None),
+        ("[macros]", "[macros", "not TOML", None),
+    ],
+)
+def test_bad_contracts(tmp_path: Path, old: str, new: str, message: str, line: str | None) -> None:
+    assert TOML.count(old) == 1
+    with pytest.raises(CuError) as caught:
+        read(tmp_path, TOML.replace(old, new))
+    diagnostic = caught.value.diagnostics[0]
+    assert diagnostic.code == "CU451" and message in diagnostic.message
+    assert line is None or diagnostic.span.text == line
+
+
+def test_expressions_of_a_contract_have_places(tmp_path: Path) -> None:
+    with pytest.raises(CuError) as caught:
+        read(tmp_path, TOML.replace('query_tile = "BLOCK_Q"', 'query_tile = "BLOCK_Q +"'))
+    span = caught.value.diagnostics[0].span
+    assert (
+        caught.value.diagnostics[0].code == "CU101" and span.file.line(span.location[0]) == 'query_tile = "BLOCK_Q +"'
+    )
+
+
+def test_texts_without_kernel_or_params(tmp_path: Path) -> None:
+    text = kernel_source("sm90a").text
+    for old, new in (("attention_forward(", "other("), ("struct Params {", "struct Arguments {")):
+        with pytest.raises(CuError) as caught:
+            read(tmp_path, source=SourceFile.from_text("kernel.cu", text.replace(old, new)))
+        assert caught.value.diagnostics[0].code == "CU455"
+    with pytest.raises(CuError) as caught:
+        read_contract(tmp_path / "absent.toml")
+    assert caught.value.diagnostics[0].code == "CU451" and "beside it" in (caught.value.diagnostics[0].help or "")
