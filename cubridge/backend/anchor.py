@@ -103,20 +103,33 @@ def function_text(region: SourceRegion, name: str) -> FunctionText:
         raise CuError(Diagnostic("CU606", f"region `{region.name}` does not define the function `{name}`", span))
     body = Span(span.file, span.start + brace, span.start + _closing(text, brace, span) + 1)
     parameters = text[head.end() : closing]
+    return FunctionText(body, parameters, _lead(span, text, head.start()))
+
+
+def _lead(span: Span, text: str, start: int) -> Span:
+    """The comment lines that open a region, if what stands at `start` is the first code in it."""
     first = re.search(r"\S", text)
-    is_first = first is not None and "\n" not in text[first.start() : head.start()]
-    lead_end = text.rfind("\n", 0, first.start()) + 1 if first is not None and is_first else 0
-    return FunctionText(body, parameters, Span(span.file, span.start, span.start + lead_end))
+    end = 0 if first is None or "\n" in text[first.start() : start] else text.rfind("\n", 0, first.start()) + 1
+    return Span(span.file, span.start, span.start + end)
 
 
-def struct_text(region: SourceRegion, name: str) -> Span:
-    """From `struct NAME` to its semicolon. Errors: CU606 if the region has none."""
+@dataclass(frozen=True, slots=True)
+class StructText:
+    """`definition`: from `struct` to its semicolon. `lead`: as a function's."""
+
+    definition: Span
+    lead: Span
+
+
+def struct_text(region: SourceRegion, name: str) -> StructText:
+    """The definition of struct `name` in a region. Errors: CU606 if there is none."""
     text = _visible(region.span)
     head = re.search(rf"\bstruct\s+{name}\s*{{", text)
     if head is None:
         raise CuError(Diagnostic("CU606", f"region `{region.name}` does not define the struct `{name}`", region.span))
     end = text.find(";", _closing(text, head.end() - 1, region.span))
-    return Span(region.span.file, region.span.start + head.start(), region.span.start + end + 1)
+    definition = Span(region.span.file, region.span.start + head.start(), region.span.start + end + 1)
+    return StructText(definition, _lead(region.span, text, head.start()))
 
 
 def _visible(span: Span) -> str:

@@ -89,10 +89,12 @@ def _nothing_stays(source: Function, target: Function) -> bool:
 
 
 def _struct_edits(region: SourceRegion, source: Kernel, target: Kernel) -> Iterator[TextEdit]:
-    """The struct that `key_sequence` returns, if its fields change."""
+    """The struct that `key_sequence` returns, if its fields change; then the comment above it speaks of others."""
     old, new = (region_scope(kernel, "key_count").fields["keys"] for kernel in (source, target))
     if list(old.items()) != list(new.items()):
-        yield _edit(struct_text(region, "KeySequence"), emit_struct("KeySequence", new))
+        text = struct_text(region, "KeySequence")
+        yield _edit(text.definition, emit_struct("KeySequence", new))
+        yield TextEdit(text.lead, b"")
 
 
 # ---- fields ----------------------------------------------------------------------------------------------------------

@@ -115,7 +115,9 @@ def test_a_region_without_its_function_is_an_error(text: str) -> None:
 
 def test_a_struct_is_found_with_its_semicolon() -> None:
     text = "// struct KeySequence { old };\nstruct KeySequence {\n  int lo, hi;\n};\nint x;\n"
-    assert struct_text(region(text), "KeySequence").text == "struct KeySequence {\n  int lo, hi;\n};"
+    found = struct_text(region(text), "KeySequence")
+    assert found.definition.text == "struct KeySequence {\n  int lo, hi;\n};"
+    assert found.lead.text == "// struct KeySequence { old };\n"
     with pytest.raises(CuError, match="does not define the struct"):
         struct_text(region("// struct KeySequence {};"), "KeySequence")
 
