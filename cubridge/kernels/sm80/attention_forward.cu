@@ -17,8 +17,6 @@
 #endif
 #include "common/tile_sm80.cuh"
 
-constexpr float RESCALE_LAG = 8.f;  // exponent of 2
-
 // Strides in elements. Each field says how the host fills it; sizes are B, Hq, Hk, Lq, Lk, D.
 // group_heads: query heads whose keys and values take at most 2 ** 25 bytes, which stay in L2.
 struct Params {

@@ -16,8 +16,7 @@
 #include "common/tile_sm90a.cuh"
 static_assert(CONSUMERS == 2, "two consumers take turns on the tensor cores");
 
-constexpr float RESCALE_LAG = 8.f;  // exponent of 2
-constexpr int NEXT_TURN = 2;        // named barrier NEXT_TURN + w: consumer w may start its gemms
+constexpr int NEXT_TURN = 2;  // named barrier NEXT_TURN + w: consumer w may start its gemms
 
 // Strides in elements. Each field says how the host fills it; sizes are B, Hq, Hk, Lq, Lk, D.
 // group_heads: query heads whose keys and values take at most 2 ** 25 bytes, which stay in L2.
