@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from cubridge.ir.body_types import constant_int
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import Break, Expr, For, If, Kernel, Loop, Node, Stmt
 
 F = TypeVar("F")
@@ -133,8 +134,6 @@ class Flow(Generic[F]):
 
     def value(self, expr: Expr) -> int | None:
         """An integer that is known here: of constants and unrolled loop variables."""
-        from cubridge.ir.evaluate import evaluate_number
-
         names = {c.name: c.value for c in self.kernel.constants} | self.unrolled
         try:
             value = evaluate_number(expr, names)

@@ -9,7 +9,7 @@ from cubridge.ir.paths import Path, Splice, paths
 
 
 def deletions(kernel: Kernel) -> Iterator[tuple[Stmt, Kernel]]:
-    """Each wait, commit, fence, barrier operation, copy, store, gemm, region call and state write, with the kernel that lacks it."""
+    """Each operation, gemm, region call and state write, with the kernel that lacks it."""
     for path, node in paths(kernel):
         step = path.steps[-1] if path.steps else None
         if isinstance(node, Stmt) and isinstance(step, int) and _counts(node, path):

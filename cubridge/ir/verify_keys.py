@@ -1,0 +1,128 @@
+"""Rule: every role walks the key sequence alike, each step once and in order, and so does each tensor that is copied for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import (
+    Assign,
+    Attr,
+    Break,
+    Call,
+    CopyAsync,
+    Expr,
+    For,
+    If,
+    Index,
+    IntLit,
+    Kernel,
+    Loop,
+    Name,
+    Node,
+    RegionCall,
+    Stmt,
+)
+from cubridge.ir.walk import rewrite, walk
+from cubridge.ir.workers import WARPGROUP, Workers
+
+TRIP_COUNTS: Final = (0, 1, 2, 3, 5)
+
+_PER_STEP: Final = ("score", "row_update")
+
+
+def check_keys(kernel: Kernel) -> Iterable[Diagnostic]:
+    """CU217, from walks of one query tile with few key tiles."""
+    workers = Workers(kernel)
+    for thread in range(0, workers.count, WARPGROUP if kernel.team == "warpgroup" else workers.count):
+        for count in TRIP_COUNTS:
+            walk_ = _Walk(workers, thread, count)
+            walk_.block(kernel.body)
+            faults = list(_compare(walk_, count))
+            if faults:
+                yield from faults
+                break
+
+
+def _compare(walk_: _Walk, count: int) -> Iterator[Diagnostic]:
+    for what, visits in walk_.visits.items():
+        steps = [step for step, _ in visits]
+        if steps != list(range(count)):
+            shown = "unknown" if None in steps else ", ".join(map(str, steps)) or "no"
+            message = f"{what} walks the steps {shown} of a key sequence of {count}"
+            late = next((stmt for at, (step, stmt) in enumerate(visits) if step != at), visits[-1][1])
+            yield Diagnostic("CU217", message, late.span)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What one thread visits in one query tile with `count` key tiles."""
+
+    workers: Workers
+    thread: int
+    count: int
+    names: dict[str, Expr] = field(default_factory=dict)
+    visits: dict[str, list[tuple[int | None, Stmt]]] = field(default_factory=dict)
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            self._statement(stmt)
+
+    def _statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case If(condition, then, orelse):
+                # What cannot be told is taken, except a way out.
+                value = self._value(condition)
+                taken = not any(isinstance(s, Break) for s in then) if value is None else bool(value)
+                self.block(then if taken else orelse)
+            case For(var, start, stop, body):
+                first, last = self._value(start), self._value(stop)
+                for step in range(first or 0, first or 0 if last is None else last):
+                    self.names[var] = IntLit(step)
+                    self.block(body)
+            case Loop(body):
+                self.block(body)
+            case Assign(Name(name), value):
+                self.names[name] = self._known(value)
+            case CopyAsync(_, Index(Attr(_, name)), row):
+                self._visit(f"the copy of `p.{name}`", row, stmt)
+            case RegionCall(region, args) if region in _PER_STEP:
+                self._visit(f"`{region}`", args[1 if region == "score" else 2], stmt)
+            case _:
+                pass
+
+    def _visit(self, what: str, row: Expr, stmt: Stmt) -> None:
+        for node in walk(self._known(row)):
+            if isinstance(node, Call) and node.fn == "key_tile":
+                self.visits.setdefault(what, []).append((self._value(node.args[1]), stmt))
+
+    def _known(self, expr: Expr) -> Expr:
+        """`expr` with the names put in that have a value here."""
+
+        def change(node: Node) -> Node:
+            match node:
+                case Name(name) if name in self.names:
+                    return self.names[name]
+                case Call("key_count"):
+                    return IntLit(self.count)
+                case _:
+                    return node
+
+        return rewrite(expr, change)
+
+    def _value(self, expr: Expr) -> int | None:
+        group = self.thread // WARPGROUP
+        names: Mapping[str, int | float] = {
+            **{c.name: c.value for c in self.workers.kernel.constants},
+            "thread": self.thread,
+            "warpgroup": group,
+            "consumer": group - 1,
+        }
+        try:
+            value = evaluate_number(self._known(expr), names)
+        except CuError:
+            return None
+        return value if isinstance(value, int) else None

@@ -1,0 +1,126 @@
+"""Which threads of a block run which statement, as far as conditions on thread coordinates tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cubridge.ir.body_types import constant_int
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import Assign, Expr, For, If, Kernel, Loop, Name, RegisterTile, Stmt
+from cubridge.ir.walk import free_names, substitute, walk
+
+WARPGROUP: Final = 128
+Threads = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A statement, the threads that may run it, the loop around it, and the values of counted loop variables around it."""
+
+    stmt: Stmt
+    threads: Threads
+    loop: Stmt | None
+    ranges: Mapping[str, range]
+
+
+class Workers:
+    """The statements of a kernel body in the order of the text, each with its threads."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.count = constant_int(kernel, kernel.threads)
+        self.everyone: Threads = frozenset(range(self.count))
+        self._constants = {c.name: c.value for c in kernel.constants}
+        self._definitions = _single_definitions(kernel)
+        self._values: dict[Expr, tuple[int | None, ...]] = {}
+        self.placed = tuple(self._place(kernel.body, self.everyone, None, {}))
+
+    def values(self, expr: Expr) -> tuple[int | None, ...]:
+        """The value of an integer or truth for each thread; None where it depends on more than the thread."""
+        if expr not in self._values:
+            self._values[expr] = self._evaluate(expr)
+        return self._values[expr]
+
+    def per_warpgroup(self, threads: Threads) -> dict[int, int]:
+        """How many of `threads` are in each warpgroup."""
+        counts: dict[int, int] = {}
+        for thread in threads:
+            counts[thread // WARPGROUP] = counts.get(thread // WARPGROUP, 0) + 1
+        return counts
+
+    def slots(self, index: Expr, placed: Placed, thread: int, count: int) -> frozenset[int]:
+        """The slots, of `count`, that `index` may mean for a thread."""
+        for var, steps in placed.ranges.items():
+            if index == Name(var):
+                return frozenset(steps)
+        value = self.values(index)[thread]
+        return frozenset(range(count)) if value is None else frozenset({value})
+
+    def _evaluate(self, expr: Expr) -> tuple[int | None, ...]:
+        expr = self._inlined(expr)
+        if "thread" in free_names(expr):
+            return tuple(self._value(expr, thread) for thread in range(self.count))
+        groups = [self._value(expr, first) for first in range(0, self.count, WARPGROUP)]
+        return tuple(groups[thread // WARPGROUP] for thread in range(self.count))
+
+    def _value(self, expr: Expr, thread: int) -> int | None:
+        group = thread // WARPGROUP
+        names = {**self._constants, "thread": thread, "warpgroup": group, "consumer": group - 1}
+        try:
+            value = evaluate_number(expr, names)
+        except CuError:
+            return None
+        return value if isinstance(value, int) else None
+
+    def _inlined(self, expr: Expr) -> Expr:
+        """`expr` in terms of thread coordinates, as far as its locals have one definition each."""
+        for _ in range(8):
+            known = {n: self._definitions[n] for n in free_names(expr) if n in self._definitions}
+            if not known:
+                break
+            expr = substitute(expr, known)
+        return expr
+
+    def _place(
+        self, body: tuple[Stmt, ...], threads: Threads, loop: Stmt | None, ranges: Mapping[str, range]
+    ) -> Iterator[Placed]:
+        for stmt in body:
+            yield Placed(stmt, threads, loop, ranges)
+            match stmt:
+                case If(condition, then, orelse):
+                    values = self.values(condition)
+                    yield from self._place(then, frozenset(t for t in threads if values[t] != 0), loop, ranges)
+                    yield from self._place(orelse, frozenset(t for t in threads if not values[t]), loop, ranges)
+                case For(var, start, stop, inner):
+                    known = self._range(start, stop)
+                    inner_ranges = ranges if known is None else {**ranges, var: known}
+                    yield from self._place(inner, threads, stmt, inner_ranges)
+                case Loop(inner):
+                    yield from self._place(inner, threads, stmt, ranges)
+                case _:
+                    pass
+
+    def _range(self, start: Expr, stop: Expr) -> range | None:
+        try:
+            return range(constant_int(self.kernel, start), constant_int(self.kernel, stop))
+        except CuError:
+            return None
+
+
+def _single_definitions(kernel: Kernel) -> dict[str, Expr]:
+    """Locals that are assigned in one place, with their values."""
+    found: dict[str, list[Expr | None]] = {}
+    for stmt in (n for s in kernel.body for n in walk(s)):
+        match stmt:
+            case Assign(Name(name), value):
+                found.setdefault(name, []).append(value)
+            case For(var):
+                found.setdefault(var, []).append(None)
+            case RegisterTile(name):
+                found.setdefault(name, []).append(None)
+            case _:
+                pass
+    return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0] is not None}
