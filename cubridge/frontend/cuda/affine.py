@@ -40,6 +40,19 @@ def _collect(expr: Expr, factor: int, found: Terms) -> None:
             found[expr] = found.get(expr, 0) + factor
 
 
+def has_anchor(expr: Expr) -> bool:
+    """Is `tile.q_start` or `kv_start` a term of this sum, waiting to meet its opposite?"""
+    return any(a in _ANCHORS for a in terms(expr))
+
+
+def plus_one(expr: Expr, like: Expr) -> Expr:
+    """`expr + 1`; of `n - 1` it is `n`."""
+    found = terms(expr)
+    if found.get(ONE) == -1:
+        return rebuild(found | {ONE: 0}, like)
+    return Binary("+", expr, IntLit(1, span=like.span), span=like.span)
+
+
 def cancel_anchors(expr: Expr) -> Expr:
     """The sum with `tile.q_start` and `kv_start` taken against their opposites, so that `tile.q_start + (i - tile.q_start)` is `i`;
     the expression itself where there is nothing to take."""

@@ -53,15 +53,15 @@ from cubridge.ir.walk import children
 
 
 def param_fields(context: Context) -> Iterator[Field]:
-    """CuIR's parameters: the fields of `Params` but those that CuIR abstracts away. Errors: CU428 where the contract and the text
-    do not list the same fields."""
+    """CuIR's parameters, fixed ones first: the fields of `Params` but those that CuIR abstracts away. Errors: CU428 where the
+    contract and the text do not list the same fields."""
     struct = context.struct(Kind.PARAMS)
     declared = [f.name for f in struct.fields]
     listed = [p.name for p in context.contract.params]
     if declared != listed:
         odd = next(iter(set(declared) ^ set(listed)), declared[0] if declared else "")
         raise CuError(Diagnostic(MISFIT, f"the launch contract was read for other parameters: `{odd}`", struct.span))
-    for param in context.contract.params:
+    for param in sorted(context.contract.params, key=lambda p: p.patched):
         kind = _param_type(context, param)
         if kind is not None:
             yield Field(param.name, kind, not param.patched, span=param.span)

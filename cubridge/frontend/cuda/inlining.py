@@ -9,6 +9,7 @@ from cubridge.frontend.cuda.syntax import Assignment, Block, CStmt, Evaluate, Fo
 from cubridge.frontend.cuda.values import Scalar, Value
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.nodes import (
+    REGIONS,
     Assign,
     Attr,
     Cast,
@@ -77,8 +78,9 @@ def _written(statements: Iterable[Stmt]) -> Iterator[Expr]:
                 yield root(ring)
             case Gemm(dst=dst) | Zero(dst) | Cast(dst=dst):
                 yield root(dst)
-            case RegionCall(args=args):
-                yield from (root(a) for a in args)
+            case RegionCall(region, args):
+                pairs = zip(REGIONS[region], args, strict=False)
+                yield from (root(a) for name, a in pairs if name in ("s", "o", "lse", "row") or region == "tile_setup")
             case If(_, then, orelse):
                 yield from _written((*then, *orelse))
             case For(body=body) | Loop(body):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from cubridge.frontend.cuda.affine import plus_one
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.geometry import fragment_columns, register_tile
 from cubridge.frontend.cuda.inlining import Inlined, root, written
@@ -164,7 +165,7 @@ class KernelLifter(Statements):
     def _counting(self, name: str, start: CExpr, stop: CExpr, inclusive: bool, loop: ForLoop) -> None:
         place = self.place(loop.span)
         first, last = self.scalar(start), self.scalar(stop)
-        end = Binary("+", last.expr, IntLit(1, span=place), span=place) if inclusive else last.expr
+        end = plus_one(last.expr, last.expr) if inclusive else last.expr
         outer = self.names
         self.names = Names(outer)
         made = Name(self.names.fresh(name), span=self.place(loop.init[0].span))

@@ -159,6 +159,8 @@ class Reader:
                 member = self.expr(fn)
                 if isinstance(member, Member):
                     return CallOf(member.name, args, receiver=member.base, span=span)
+            case _:
+                pass
         return Unknown(f"call of a {fn.type}", span=span)
 
     def _cast_call(self, fn: Node, args: tuple[CExpr, ...], span: Span) -> CExpr:

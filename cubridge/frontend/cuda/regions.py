@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from cubridge.frontend.cuda.affine import has_anchor
 from cubridge.frontend.cuda.context import KV_RANGE, STRUCTURE, Context
 from cubridge.frontend.cuda.expressions import DISSOLVE
+from cubridge.frontend.cuda.inlining import Inlined
 from cubridge.frontend.cuda.loops import counted
 from cubridge.frontend.cuda.numbers import convert, negate
-from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.signs import NATURAL_FIELDS, Facts
 from cubridge.frontend.cuda.statements import Statements
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import (
     Assignment,
     Block,
+    CExpr,
     CStmt,
     Declare,
     Evaluate,
@@ -44,6 +47,7 @@ from cubridge.frontend.cuda.values import (
 )  # fmt: skip
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import NAMED_CONSTANTS, REGIONS, SIZES, Call, Expr, Function, If, Name
+from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
 
 RESERVED: Final = frozenset(
@@ -62,6 +66,15 @@ class RegionLifter(Statements):
     def __init__(self, context: Context, facts: Facts) -> None:
         super().__init__(context, facts)
         self.result: Expr | None = None
+        self.is_schedule = False
+
+    def is_alias(self, value: Scalar) -> bool:
+        return super().is_alias(value) or (not self.is_schedule and has_anchor(value.expr))
+
+    def write(self, target: CExpr, old: Scalar, new: Scalar, place: Span) -> None:
+        if not self.is_schedule and old.expr in NATURAL_FIELDS:
+            raise refusal("only the schedule sets the coordinates of a work tile", place)
+        super().write(target, old, new, place)
 
     # ---- loops -------------------------------------------------------------------------------------------------------
 
@@ -196,6 +209,7 @@ def lift_schedule(context: Context, facts: Facts) -> tuple[Function | None, list
     """`work_tile`: block coordinates or a work index to a query tile."""
     function = context.schedule
     lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions), naturals=NATURAL_ARGUMENTS))
+    lifter.is_schedule = True
     lifter.names.taken |= RESERVED
     numbers = [p for p in function.params if context.kinds.get(p.type.name) is not Kind.PARAMS]
     names = ("work",) if len(numbers) == 1 else tuple(p.name for p in numbers)
@@ -209,6 +223,7 @@ def lift_schedule(context: Context, facts: Facts) -> tuple[Function | None, list
 
 def _lift_body(lifter: RegionLifter, function: FunctionText, gives_value: bool) -> None:
     body = function.body()
+    lifter.assigned = Inlined(body).assigned
     try:
         if gives_value:
             lifter.value_body(function, body)

@@ -51,7 +51,7 @@ from cubridge.frontend.cuda.values import (
 )  # fmt: skip
 from cubridge.frontend.cuda.vocabulary import INSTRUCTIONS, Instruction, normal_ptx
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import OPS, Assign, Attr, Call, Expr, Name, Stmt
+from cubridge.ir.nodes import OPS, Assign, Attr, Call, Expr, IntLit, Name, Stmt
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
 
@@ -60,12 +60,14 @@ _ACCESSORS: Final = ("i", "j", "e")
 
 
 class Statements(Calls):
-    """Lifts statements one by one, going on after a fault. `declared_in`: CuIR local -> the loops around its declaration."""
+    """Lifts statements one by one, going on after a fault. `declared_in`: CuIR local -> the loops around its declaration.
+    `assigned`: C names that the function assigns after their declaration."""
 
     def __init__(self, context: Context, facts: Facts) -> None:
         super().__init__(context, facts)
         self.faults: list[Diagnostic] = []
         self.declared_in: dict[str, tuple[Axis, ...]] = {}
+        self.assigned: frozenset[str] = frozenset()
         self.depth = 0
 
     # ---- what regions and kernels do differently ---------------------------------------------------------------------
@@ -92,7 +94,7 @@ class Statements(Calls):
         """`break`, `continue`, `return`."""
 
     def is_alias(self, value: Scalar) -> bool:
-        """Is a constant local with this value just another name for it?"""
+        """Is a local that keeps this value just another name for it?"""
         return isinstance(value.expr, Name) and value.expr.id in _ACCESSORS
 
     # ---- sequences ---------------------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ class Statements(Calls):
             self.declared_in[made.id] = self.loops
             return
         value = convert(self.scalar(declared.value), dtype, place)
-        if self.is_alias(value) and declared.type.const:
+        if self.is_alias(value) and declared.name not in self.assigned:
             self.names.values[declared.name] = value
             return
         self.local(declared.name, value, place)
@@ -223,7 +225,8 @@ class Statements(Calls):
     def _named_fields(self, fields: Fields, place: Span) -> Fields:
         named = Fields(fields.type)
         for name, value in fields.values.items():
-            named.values[name] = self.local(name, value, place)
+            kept = isinstance(value.expr, Name | IntLit)
+            named.values[name] = value if kept else self.local(name, value, place)
         return named
 
     # ---- assignments -------------------------------------------------------------------------------------------------
