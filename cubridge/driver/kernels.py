@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cubridge.backend.compile import listed_instantiations
+from cubridge.backend.device import KernelText
 from cubridge.frontend.contract import read_contract
-from cubridge.ir.contract import Instantiation, LaunchContract, instantiations
-from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
+from cubridge.ir.contract import Instantiation
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType
 
@@ -18,43 +20,49 @@ DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
 
 
 @dataclass(frozen=True, slots=True)
-class KernelText:
-    """A kernel text, its launch contract, and one instantiation of it. `include`: the root of its headers."""
+class ChosenKernel:
+    """A kernel text with its contract. `contract_path`: the TOML that it was read from, for reading patched texts likewise."""
 
     name: str
-    source: SourceFile
+    text: KernelText
     contract_path: Path
-    contract: LaunchContract
-    instantiation: Instantiation
-    include: Path
+
+    def with_text(self, source: SourceFile) -> KernelText:
+        """Another text under the same contract; its own `Params` is read from it."""
+        return KernelText(source, read_contract(self.contract_path, source), self.text.include_dirs)
+
+    def instantiation(self, dtype: str, head_dim: int) -> Instantiation:
+        """The first form listed. Errors: CU809 for a dtype or head dim that the kernel does not have."""
+        return listed_instantiations(self.text.contract, DTYPES[dtype], head_dim)[0]
 
 
-def load_kernel(kernel: str, dtype: str, head_dim: int) -> KernelText:
-    """The kernel `sm80`, `sm90a` or PATH.cu with its contract PATH.toml beside it.
+def choose_kernel(kernel: str) -> ChosenKernel:
+    """`sm80`, `sm90a`, or the path of a .cu whose contract lies beside it as .toml; a text without one is read under the
+    contract of the packaged kernel whose headers it includes.
 
-    Errors: OSError for a file that cannot be read; CU4xx for a faulty contract; CU809 for a dtype or head dim it lacks."""
-    path = FOLDER / kernel / "attention_forward.cu" if kernel in PACKAGED else Path(kernel)
+    Errors: OSError for a file that cannot be read; CU430s for a faulty contract; CU810 for a name that is no kernel."""
+    if kernel in PACKAGED:
+        path = FOLDER / kernel / "attention_forward.cu"
+        return _read(kernel, SourceFile(f"{kernel}/{path.name}", path.read_bytes()), path.with_suffix(".toml"))
+    path = Path(kernel)
     if path.suffix != ".cu":
-        known = " or ".join(PACKAGED)
-        raise CuError(Diagnostic("CU808", f"`{kernel}` is not a kernel", help=f"{known}, or the path of a .cu file"))
-    name = kernel if kernel in PACKAGED else path.name
-    source = SourceFile(name if kernel not in PACKAGED else f"{kernel}/{path.name}", path.read_bytes())
-    contract_path = path.with_suffix(".toml")
+        message = f"`{kernel}` is not a kernel"
+        raise CuError(Diagnostic("CU810", message, help=f"{' or '.join(PACKAGED)}, or the path of a .cu file"))
+    source = SourceFile.read(path)
+    contract = path.with_suffix(".toml")
+    return _read(path.name, source, contract if contract.exists() else _packaged_contract(source))
+
+
+def _packaged_contract(source: SourceFile) -> Path:
+    for name in PACKAGED:
+        if f'"common/tile_{name}.cuh"' in source.text:
+            return FOLDER / name / "attention_forward.toml"
+    contract = Path(source.name).with_suffix(".toml").name
+    message = f"{source.name} has no launch contract: {contract} is not beside it, and it includes no packaged headers"
+    raise CuError(Diagnostic("CU811", message, help="write one as docs/kernels.md says"))
+
+
+def _read(name: str, source: SourceFile, contract_path: Path) -> ChosenKernel:
     contract = read_contract(contract_path, source)
-    return KernelText(
-        name, source, contract_path, contract, _instantiation(contract, dtype, head_dim), path.parent / contract.include
-    )
-
-
-def _instantiation(contract: LaunchContract, dtype: str, head_dim: int) -> Instantiation:
-    forms = instantiations(contract, DTYPES[dtype], head_dim)
-    if forms:
-        return forms[0]
-    dims = ", ".join(map(str, contract.head_dims))
-    raise Refused(
-        Diagnostic(
-            "CU809",
-            f"{contract.source} has no form for {dtype} and head dim {head_dim}",
-            help=f"it has {', '.join(str(d) for d, _ in contract.dtypes)} and head dims {dims}",
-        )
-    )
+    include = (contract_path.parent / contract.include).resolve()
+    return ChosenKernel(name, KernelText(source, contract, (include,)), contract_path)

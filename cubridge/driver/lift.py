@@ -1,0 +1,31 @@
+"""CUDA text to CuIR, verified."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from cubridge.driver.kernels import ChosenKernel
+from cubridge.driver.verify import verify_kernel
+from cubridge.frontend.cuda.lift import Lifted, lift
+from cubridge.frontend.cuda.text import Headers, folder_headers
+from cubridge.ir.source import SourceFile
+
+
+def lift_kernel(kernel: ChosenKernel, dtype: str, head_dim: int, source: SourceFile | None = None) -> Lifted:
+    """The CuIR of one instantiation, with the source map. `source`: another text under the kernel's contract.
+    Errors: CU42x, every statement outside the vocabulary; CU809."""
+    text = kernel.text if source is None else kernel.with_text(source)
+    return lift(text.source, text.contract, kernel.instantiation(dtype, head_dim), _headers(text.include_dirs[0]))
+
+
+def lift_verified(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted:
+    """As `lift_kernel`. Errors: besides, all that static rules and the order engine find."""
+    lifted = lift_kernel(kernel, dtype, head_dim)
+    verify_kernel(lifted.kernel)
+    return lifted
+
+
+@cache
+def _headers(folder: Path) -> Headers:
+    return folder_headers(folder)

@@ -1,0 +1,38 @@
+"""Target CuIR to patched CUDA text, and back again to see that the text says what the CuIR says."""
+
+from __future__ import annotations
+
+from cubridge.backend.diff import render_diff
+from cubridge.backend.lower import Patched, lower
+from cubridge.backend.names import Names
+from cubridge.driver.kernels import ChosenKernel
+from cubridge.driver.lift import lift_kernel
+from cubridge.frontend.cuda.lift import Lifted
+from cubridge.ir.canonical import canonical
+from cubridge.ir.diagnostics import InternalError
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.source import SourceFile
+
+PATCHED_NAME = "kernel.cu"
+
+
+def lower_kernel(kernel: ChosenKernel, lifted: Lifted, target: Kernel, dtype: str, head_dim: int) -> Patched:
+    """The text of `kernel`, whose CuIR is `lifted`, patched to say `target`. Errors: CU6xx."""
+    contract = kernel.text.contract
+    patched = lower(
+        kernel.text.source, lifted.source_map, lifted.kernel, target, Names.of(contract),
+        patchable=contract.patchable, patch_name=PATCHED_NAME,
+    )  # fmt: skip
+    _check_round_trip(kernel, patched, target, dtype, head_dim)
+    return patched
+
+
+def patched_source(patched: Patched) -> SourceFile:
+    return SourceFile(PATCHED_NAME, patched.text)
+
+
+def _check_round_trip(kernel: ChosenKernel, patched: Patched, target: Kernel, dtype: str, head_dim: int) -> None:
+    """The emitter and the lifter are ours: if they disagree, the fault is too."""
+    again = lift_kernel(kernel, dtype, head_dim, patched_source(patched)).kernel
+    if canonical(again) != canonical(target):
+        raise InternalError("the patched text does not say what its CuIR says:\n" + render_diff(target, again))

@@ -1,0 +1,48 @@
+"""Source CuIR and a spec to target CuIR, by a pipeline that rules propose or a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cubridge.driver.verify import verify_kernel, verify_statically
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.events import structure_difference
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.spec import AttentionSpec
+from cubridge.passes.base import PassContext
+from cubridge.passes.pipeline import Pipeline
+from cubridge.passes.propose import propose
+from cubridge.passes.runner import run_pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """`remarks`: what passes say beside their result."""
+
+    kernel: Kernel
+    pipeline: Pipeline
+    remarks: tuple[str, ...]
+
+
+def transfer(
+    source: Kernel,
+    spec: AttentionSpec,
+    pipeline: Pipeline | None = None,
+    after: Callable[[str, Kernel], None] | None = None,
+) -> Transferred:
+    """The target that `pipeline`, or the rules' proposal for `spec`, makes of `source`.
+    Errors: CU5xx from passes; CU2xx for a target that does not verify; what `check_structure` raises."""
+    pipeline = propose(spec, source) if pipeline is None else pipeline
+    remarks: list[str] = []
+    target = run_pipeline(source, pipeline, PassContext(remarks.append), verify_statically, after)
+    check_structure(source, target)
+    verify_kernel(target)
+    return Transferred(target, pipeline, tuple(remarks))
+
+
+def check_structure(source: Kernel, target: Kernel) -> None:
+    """Whoever proposed `target`: it may differ from `source` in regions, their state and parameters alone. Errors: CU28x."""
+    differences = structure_difference(source, target)
+    if differences:
+        raise CuError(*differences)
