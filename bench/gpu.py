@@ -1,35 +1,152 @@
-"""What a GPU says: `python bench/gpu.py {smoke,check,mutants,time,all} [options]`, from the repository's root.
+"""What a GPU says: `python bench/gpu.py COMMAND [options]`, from the repository's root. Commands:
 
-smoke    the kernels as they are, full attention, against fp64
-check    every variant on both kernels against the fp64 oracle, at many lengths, types, head dims and inputs
+smoke    the kernels as they are, full attention, against fp64 (needs no adaptation)
+build    adapt every variant for both kernels and make the problems of the checks; needs no GPU
+check    every variant on both kernels against the fp64 oracle, at many lengths, types, head dims and kinds of input
 mutants  wrong kernels of every variant, each of which the check must reject
 time     every variant on both kernels beside eager PyTorch, SDPA and FlexAttention, interleaved
+all      build, check, mutants, time
 
-Prints tables and, with --out DIR, writes them as JSON. Exit codes: 0 all right, 3 numbers differ, 5 no GPU."""
+`build` writes the file --built, which the other commands read; they build first if it is missing. Prints tables and, with
+--out DIR, writes them as JSON too. Exit codes: 0 all right, 3 numbers differ or a mutant passes, 5 no GPU."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
+if TYPE_CHECKING:
+    from bench.build import Built
+    from cubridge.ir.spec import Shape
+
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("smoke",))
-    parser.add_argument("--out", type=Path, help="folder for JSON results")
-    arguments = parser.parse_args(argv)
-    from bench.smoke import smoke
+    arguments = _parser().parse_args(argv)
     from cubridge.ir.diagnostics import CuError
 
     try:
-        return 3 if smoke(arguments.out) else 0
+        return max(command(arguments) for command in COMMANDS[arguments.command])
     except CuError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+
+
+def smoke(_: argparse.Namespace) -> int:
+    from bench.smoke import smoke as run
+
+    return 3 if run() else 0
+
+
+def build(arguments: argparse.Namespace) -> int:
+    from bench.build import build as run
+    from bench.build import save, tasks
+
+    started = time.perf_counter()
+    wanted = tasks(arguments.variants, _long(arguments), check=not arguments.no_check)
+    built = run(wanted, arguments.arch, arguments.workers)
+    save(arguments.built, built)
+    faults = [fault for item in built for fault in item.faults]
+    slowest = max(built, key=lambda b: b.seconds)
+    print(
+        f"build: {len(built)} adaptations, {len(faults)} failed, {time.perf_counter() - started:.0f} s; "
+        f"slowest {slowest.task} {slowest.seconds:.0f} s",
+        flush=True,
+    )
+    for fault in faults:
+        print("failed:", fault)
+    return 3 if faults else 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    from bench.correctness import check as run
+    from bench.correctness import failures, outcome_table
+
+    outcomes = run(_built(arguments, long=False), _gpu())
+    _report(arguments, "check", outcome_table(outcomes), [asdict(o) | {"accepted": o.accepted} for o in outcomes])
+    failed = failures(outcomes)
+    print("\n".join(failed[:40]), flush=True)
+    return 3 if failed or not outcomes else 0
+
+
+def mutants(arguments: argparse.Namespace) -> int:
+    from bench.correctness import check_mutants, mutant_table, mutants_hold
+
+    found = check_mutants(_built(arguments, long=False), _gpu())
+    _report(arguments, "mutants", mutant_table(found), [asdict(m) for m in found])
+    return 0 if mutants_hold(found) else 3
+
+
+def timings(arguments: argparse.Namespace) -> int:
+    from bench.speed import speed_faults, speed_table, time_all
+
+    rows = time_all(_built(arguments, long=True), _gpu(), arguments.peers, arguments.rounds)
+    _report(arguments, "time", speed_table(rows), [asdict(r) for r in rows])
+    print("\n".join(speed_faults(rows)), flush=True)
+    return 0 if rows else 3
+
+
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], ...]] = {
+    "smoke": (smoke,),
+    "build": (build,),
+    "check": (check,),
+    "mutants": (mutants,),
+    "time": (timings,),
+    "all": (build, check, mutants, timings),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    from bench.build import DEFAULT_BUILT
+    from bench.variants import VARIANTS
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME")
+    parser.add_argument("--built", type=Path, default=DEFAULT_BUILT, help="file between build and the other commands")
+    parser.add_argument("--arch", default="sm_90a", help="what `build` compiles for")
+    parser.add_argument("--workers", type=int, help="processes of `build`")
+    parser.add_argument("--no-check", action="store_true", help="`build` only what `time` needs")
+    parser.add_argument("--shape", default="2,32,32,8192,8192,128", metavar="B,Hq,Hk,Lq,Lk,D", help="timed sizes")
+    parser.add_argument("--peers", nargs="*", choices=("eager", "sdpa", "flex"), default=["eager", "sdpa", "flex"])
+    parser.add_argument("--rounds", type=int, default=7, help="samples of each candidate")
+    parser.add_argument("--out", type=Path, help="folder for results as JSON")
+    return parser
+
+
+def _long(arguments: argparse.Namespace) -> Shape:
+    from cubridge.ir.spec import Shape
+
+    return Shape(*(int(n) for n in arguments.shape.split(",")))
+
+
+def _built(arguments: argparse.Namespace, long: bool) -> list[Built]:
+    from bench.build import load
+
+    if not arguments.built.exists():
+        build(arguments)
+    items = load(arguments.built)
+    return [b for b in items if b.task.variant in arguments.variants and (b.task.long is not None) == long]
+
+
+def _gpu():
+    from cubridge.backend.gpu import find_gpu
+
+    return find_gpu()
+
+
+def _report(arguments: argparse.Namespace, name: str, table: str, data: object) -> None:
+    from bench.table import write_json
+
+    print(f"\n{name}\n\n{table}\n", flush=True)
+    write_json(arguments.out / f"{name}.json" if arguments.out else None, data)
 
 
 if __name__ == "__main__":

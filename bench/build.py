@@ -1,0 +1,143 @@
+"""Everything of a measurement that needs no GPU, in many processes: adaptations, machine code, problems with their oracles.
+
+The result is plain data in one file, so that the commands that need the GPU only launch, and adapting is paid for once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bench.text_mutants import text_mutants
+from bench.variants import VARIANTS
+from cubridge.backend.compile import compile_best
+from cubridge.backend.device import KernelText
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.spec import Precondition, Shape
+from cubridge.ir.types import DType
+
+if TYPE_CHECKING:
+    from cubridge.driver.problem import Problem
+
+KERNELS: Final = ("sm80", "sm90a")
+DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
+DEFAULT_BUILT: Final = Path("/tmp/cubridge-bench.pkl")
+FORMS: Final = (("bf16", 128), ("bf16", 64), ("fp16", 128), ("fp16", 64))
+"""Element types and head dims; the first is checked at every length and timed."""
+SPARSE: Final = 4
+"""The other forms are checked at every fourth problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`long`: with the constants of the timing, for its shape alone."""
+
+    variant: str
+    dtype: str
+    head_dim: int
+    long: Shape | None = None
+
+    def __str__(self) -> str:
+        return f"{self.variant} {self.dtype} D={self.head_dim}" + (" long" if self.long else "")
+
+
+@dataclass(slots=True)
+class Built:
+    """What one task gave. `kernels`: by kernel; `mutants`: (kernel, mutation, text). `captures`, `extra`: at the long shape."""
+
+    task: Task
+    preconditions: tuple[Precondition, ...] = ()
+    kernels: dict[str, KernelText] = field(default_factory=dict)
+    mutants: list[tuple[str, str, KernelText]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    mutant_problems: list[Problem] = field(default_factory=list)
+    captures: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def tasks(names: Sequence[str], long_shape: Shape | None, check: bool) -> list[Task]:
+    """Timed tasks first, as they take longest."""
+    timed = [Task(name, "bf16", long_shape.D, long_shape) for name in names] if long_shape else []
+    checked = [Task(name, dtype, dim) for dtype, dim in FORMS for name in names] if check else []
+    return [*timed, *checked]
+
+
+def build(wanted: Sequence[Task], arch: str, workers: int | None = None) -> list[Built]:
+    """Run every task; machine code goes into the compile cache, for `arch`."""
+    count = workers or max(1, (os.cpu_count() or 2) - 1)
+    if count == 1:
+        return [run_task(task, arch) for task in wanted]
+    with ProcessPoolExecutor(min(count, len(wanted)), get_context("spawn"), _one_thread) as pool:
+        return list(pool.map(run_task, wanted, [arch] * len(wanted)))
+
+
+def run_task(task: Task, arch: str) -> Built:
+    """One variant on both kernels. What fails is recorded, and the rest goes on."""
+    started = time.perf_counter()
+    built = Built(task)
+    for kernel in KERNELS:
+        try:
+            _adapt(built, kernel, arch)
+        except CuError as error:
+            built.faults.append(f"{task} {kernel}: {error}")
+    built.seconds = time.perf_counter() - started
+    return built
+
+
+def save(path: Path, built: Sequence[Built]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(list(built)))
+
+
+def load(path: Path) -> list[Built]:
+    return pickle.loads(path.read_bytes())
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _adapt(built: Built, kernel: str, arch: str) -> None:
+    from bench.adaptation import adapt_unchecked
+
+    task = built.task
+    variant = VARIANTS[task.variant]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{variant.name}.py"
+        path.write_text(variant.source(task.long is not None))
+        adapted = adapt_unchecked(path, kernel, task.dtype, task.head_dim)
+        built.kernels[kernel] = adapted.text
+        built.preconditions = adapted.attention.spec.preconditions
+        _compile(adapted.text, task, arch)
+        if task.long is not None:
+            built.extra = adapted.attention.extra(task.long)
+            built.captures = adapted.attention.captures(task.long, built.extra)
+            return
+        if not built.problems:
+            cases = adapted.cases if (task.dtype, task.head_dim) == FORMS[0] else adapted.cases[::SPARSE]
+            built.problems = [adapted.problem(case) for case in cases]
+    if (task.dtype, task.head_dim) == FORMS[0]:
+        if not built.mutant_problems:
+            built.mutant_problems = [adapted.problem(case) for case in adapted.mutant_cases]
+        for name, source in text_mutants(adapted.text.source):
+            mutant = adapted.with_source(source)
+            try:
+                _compile(mutant, task, arch)
+            except CuError:
+                continue  # the compiler rejects it
+            built.mutants.append((kernel, name, mutant))
+
+
+def _compile(text: KernelText, task: Task, arch: str) -> None:
+    compile_best(text.source, text.contract, DTYPES[task.dtype], task.head_dim, arch, include_dirs=text.include_dirs)
