@@ -1,7 +1,7 @@
 """`cuirc`: a thin layer over the library. Results on stdout, diagnostics on stderr, documented exit codes, no tracebacks.
 
-    0 done    1 input or pass failed    2 usage    3 numbers differ    4 refused as unsupported    5 a tool is missing
-    6 out of time or budget    70 a fault of cuirc itself"""
+0 done    1 input or pass failed    2 usage    3 numbers differ    4 refused as unsupported    5 a tool is missing
+6 out of time or budget    70 a fault of cuirc itself"""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ def make_parser() -> argparse.ArgumentParser:
     subcommands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for name, (run, add_arguments) in _COMMANDS.items():
         sub = subcommands.add_parser(name, help=_first_line(run), description=run.__doc__)
-        sub.add_argument("--diagnostics", choices=("text", "json"), default="text", help="form of diagnostics on stderr")
+        sub.add_argument(
+            "--diagnostics", choices=("text", "json"), default="text", help="form of diagnostics on stderr"
+        )
         add_arguments(sub)
         sub.set_defaults(run=run)
     return parser
@@ -57,7 +59,9 @@ def _instance(parser: argparse.ArgumentParser) -> None:
 
 
 def _output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write here instead of stdout, only on success")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write here instead of stdout, only on success"
+    )
 
 
 def _adapt(parser: argparse.ArgumentParser) -> None:
@@ -98,14 +102,18 @@ def _opt(parser: argparse.ArgumentParser) -> None:
 def _transfer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="SOURCE.cuir", help="`-` reads stdin")
     _reference(parser)
-    parser.add_argument("--print-pipeline", action="store_true", help="print the proposed pipeline instead of the kernel")
+    parser.add_argument(
+        "--print-pipeline", action="store_true", help="print the proposed pipeline instead of the kernel"
+    )
     _output(parser)
 
 
 def _lower(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="SOURCE.cu", help="kernel text with its launch contract beside it")
     parser.add_argument("target", metavar="TARGET.cuir", help="`-` reads stdin")
-    parser.add_argument("--emit", choices=("patch", "cu"), default="patch", help="a unified diff, or the whole patched text")
+    parser.add_argument(
+        "--emit", choices=("patch", "cu"), default="patch", help="a unified diff, or the whole patched text"
+    )
     _instance(parser)
     _output(parser)
 

@@ -1,0 +1,187 @@
+"""What each subcommand does: read, call the library, print. Options come from `arguments`; results are exit codes.
+
+Modules of the library are imported when a command needs them: importing torch takes longer than most commands run."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from cubridge.cli.files import output_folder, progress, read_source, write_output
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.parser import parse
+from cubridge.ir.printer import to_text
+
+if TYPE_CHECKING:
+    from cubridge.ir.nodes import Kernel
+    from cubridge.passes.pipeline import Pipeline
+
+DIFFERS = 3
+"""Exit code where numbers, or kernels, differ."""
+
+
+def adapt(options: Namespace) -> int:
+    """Change an expert kernel so that it computes a reference: all stages and checks.
+
+    Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md and timings.json."""
+    folder = output_folder(options.output)
+    from cubridge.driver.adapt import adapt_file
+    from cubridge.driver.report import summary
+
+    adaptation = adapt_file(
+        options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
+        pipeline=_given_pipeline(options.pipeline), progress=progress,
+    )  # fmt: skip
+    adaptation.write(folder)
+    print(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
+    return 0 if adaptation.report.accepted else DIFFERS
+
+
+def lift(options: Namespace) -> int:
+    """Read a CUDA kernel and print its CuIR, verified."""
+    from cubridge.driver.kernels import choose_kernel
+    from cubridge.driver.lift import lift_verified
+
+    lifted = lift_verified(choose_kernel(options.kernel), options.dtype, options.head_dim)
+    write_output(to_text(lifted.kernel), options.output)
+    return 0
+
+
+def explain(options: Namespace) -> int:
+    """Say what attention a reference computes, and what is assumed, required and refused."""
+    from cubridge.driver.reference import read_reference
+
+    print(read_reference(options.reference, options.function, options.shape).explain())
+    return 0
+
+
+def verify(options: Namespace) -> int:
+    """Verify a kernel: static rules, order engine, value engine on a tiny problem, and for CUDA text the emulator."""
+    from cubridge.driver.examine import examine_ir, examine_text
+
+    if options.file.endswith(".cu"):
+        faults = examine_text(options.file, options.dtype, options.head_dim)
+    else:
+        faults = examine_ir(parse(read_source(options.file)))
+    if faults:
+        raise CuError(*faults)
+    print(f"{options.file}: no fault found")
+    return 0
+
+
+def opt(options: Namespace) -> int:
+    """Run a pass pipeline over a CuIR kernel."""
+    from cubridge.driver.verify import verify_statically
+    from cubridge.passes.base import PassContext
+    from cubridge.passes.pipeline import parse_toml
+    from cubridge.passes.runner import run_pipeline
+
+    kernel = parse(read_source(options.file))
+    pipeline = _given_pipeline(options.pipeline)
+    if pipeline is None:
+        pipeline = parse_toml(read_source(str(options.pipeline_file)))
+    if options.print_pipeline:
+        progress(pipeline.to_text())
+    after = _print_after if options.print_ir_after_all else None
+    verifier = None if options.no_verify else verify_statically
+    write_output(to_text(run_pipeline(kernel, pipeline, PassContext(progress), verifier, after)), options.output)
+    return 0
+
+
+def transfer(options: Namespace) -> int:
+    """Turn a source kernel in CuIR into one that computes a reference."""
+    from cubridge.driver.reference import read_reference
+    from cubridge.driver.transfer import transfer as run_transfer
+
+    kernel = parse(read_source(options.file))
+    reference = read_reference(options.reference, options.function, options.shape)
+    transferred = run_transfer(kernel, reference.attention.spec)
+    for remark in transferred.remarks:
+        progress(remark)
+    text = transferred.pipeline.to_text() + "\n" if options.print_pipeline else to_text(transferred.kernel)
+    write_output(text, options.output)
+    return 0
+
+
+def lower(options: Namespace) -> int:
+    """Patch a CUDA kernel so that it says what a CuIR kernel says."""
+    from cubridge.driver.kernels import choose_kernel
+    from cubridge.driver.lift import lift_kernel
+    from cubridge.driver.lower import lower_kernel
+    from cubridge.driver.transfer import check_structure
+
+    kernel = choose_kernel(options.kernel)
+    lifted = lift_kernel(kernel, options.dtype, options.head_dim)
+    target = parse(read_source(options.target))
+    check_structure(lifted.kernel, target)
+    patched = lower_kernel(kernel, lifted, target, options.dtype, options.head_dim)
+    write_output(patched.patch if options.emit == "patch" else patched.text, options.output)
+    return 0
+
+
+def diff(options: Namespace) -> int:
+    """Show where two CuIR kernels differ; prints nothing and ends with 0 where they do not, with 1 where they do."""
+    from cubridge.backend.diff import render_diff
+
+    text = render_diff(parse(read_source(options.left)), parse(read_source(options.right)))
+    write_output(text, None)
+    return 1 if text else 0
+
+
+def run(options: Namespace) -> int:
+    """Run a CuIR kernel on the value engine against a reference."""
+    from cubridge.driver.examine import run_against
+    from cubridge.driver.reference import read_reference
+
+    kernel = parse(read_source(options.file))
+    results = run_against(kernel, read_reference(options.reference, options.function, options.shape), options.shape)
+    for result in results:
+        print(f"{result.shape} {result.inputs}: error {result.worst:.3f} of the bound {result.detail}".rstrip())
+    return 0 if all(r.accepted for r in results) else DIFFERS
+
+
+def check(options: Namespace) -> int:
+    """Check the results of `cuirc adapt` again, from the files in their folder."""
+    from cubridge.driver.recheck import recheck
+    from cubridge.driver.report import summary
+
+    report = recheck(options.folder, progress)
+    print(json.dumps(report.to_json(), indent=1) if options.json else summary(report))
+    return 0 if report.accepted else DIFFERS
+
+
+def bench(options: Namespace) -> int:
+    """Time an adapted kernel beside its peers, on a GPU."""
+    from cubridge.driver.bench import bench_folder
+
+    print(bench_folder(options.folder, options.peers.split(","), options.shape))
+    return 0
+
+
+def faults(options: Namespace) -> int:
+    """Break a kernel in every way that a table of operators knows, and show which faults are caught."""
+    from cubridge.driver.faults import fault_table
+
+    table = fault_table(options.kernel, options.dtype, options.head_dim, progress)
+    print(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
+    return DIFFERS if table.missed else 0
+
+
+def doctor(_: Namespace) -> int:
+    """Say which tools, packages and devices are here, and what works without those that are not."""
+    from cubridge.driver.doctor import examine_machine
+
+    lines, complete = examine_machine()
+    print("\n".join(lines))
+    return 0 if complete else 5
+
+
+def _given_pipeline(text: str | None) -> Pipeline | None:
+    from cubridge.passes.pipeline import parse_text
+
+    return None if text is None else parse_text(text)
+
+
+def _print_after(name: str, kernel: Kernel) -> None:
+    progress(f"# after {name}\n{to_text(kernel)}")
