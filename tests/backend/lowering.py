@@ -46,7 +46,11 @@ def source_ir() -> Kernel:
 
 def target_ir(changes: str) -> Kernel:
     """The source with the sections and regions in `changes` in place of its own."""
-    text = golden_file("sm80").text
+    return with_changes(golden_file("sm80").text, changes)
+
+
+def with_changes(text: str, changes: str) -> Kernel:
+    """The kernel of a CuIR text with the sections and regions in `changes` in place of its own."""
     for match in _SECTION.finditer(changes):
         old = next(m for m in _SECTION.finditer(text) if m.group(1) == match.group(1))
         text = text[: old.start()] + match.group() + text[old.end() :]

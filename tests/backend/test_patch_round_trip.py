@@ -1,0 +1,73 @@
+"""Lowered into the shipped kernels and lifted again, every case says what its target says, and the diff applies."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cubridge.backend.lower import Patched, lower
+from cubridge.backend.names import Names
+from cubridge.frontend.contract import read_contract
+from cubridge.ir.canonical import canonical
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.printer import to_text
+from cubridge.ir.source import SourceFile
+from tests.backend.lowering import CASES, with_changes
+from tests.backend.test_patch_cases import EXPECTED
+from tests.frontend.cuda.kernels import ARCHITECTURES, KERNELS, kernel_text, lift_text, shipped
+
+NAMES = sorted(p.stem for p in CASES.glob("*.cuir") if not p.stem.startswith("fault"))
+
+
+def target_of(case: str, source: Kernel) -> Kernel:
+    changes = (CASES / f"{case}.cuir").read_text(encoding="utf-8").split(EXPECTED)[0]
+    return with_changes(to_text(source), changes)
+
+
+def lowered(arch: str, target: Kernel, text: str | None = None) -> Patched:
+    source = SourceFile.from_text("kernel.cu", text or kernel_text(arch))
+    contract = read_contract(KERNELS / arch / "attention_forward.toml", source)
+    lifted = lift_text(arch, source.data)
+    return lower(source, lifted.source_map, lifted.kernel, target, Names.of(contract), patchable=contract.patchable)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("case", NAMES)
+def test_the_patched_text_lifts_to_its_target(arch: str, case: str, tmp_path: Path) -> None:
+    target = target_of(case, shipped(arch).kernel)
+    result = lowered(arch, target)
+    assert canonical(lift_text(arch, result.text).kernel) == canonical(target)
+    if result.patch:
+        (tmp_path / "kernel.cu").write_text(kernel_text(arch), encoding="utf-8")
+        subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=result.patch, check=True)
+        assert (tmp_path / "kernel.cu").read_bytes() == result.text
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_patching_twice_comes_back(arch: str) -> None:
+    """From one variant to another and back to full attention: the text of a patch is a kernel text like any other."""
+    full = shipped(arch).kernel
+    there = lowered(arch, target_of("comb", full))
+    back = lowered(arch, full, there.text.decode())
+    assert canonical(lift_text(arch, back.text).kernel) == canonical(full)
+
+
+def renamed_field() -> str:
+    return kernel_text("sm80").replace("len_kv", "keys_n")
+
+
+def renamed_argument() -> str:
+    """`p` is `params` in the regions score and mask."""
+    before, regions = kernel_text("sm80").split("// @region score", 1)
+    regions, after = regions.split("// @endregion mask", 1)
+    regions = regions.replace("const Params& p)", "const Params& params)").replace("p.len_kv", "params.len_kv")
+    return before + "// @region score" + regions + "// @endregion mask" + after
+
+
+@pytest.mark.parametrize("text", [renamed_field(), renamed_argument()], ids=["field", "argument"])
+def test_a_text_with_other_names(text: str) -> None:
+    target = target_of("prefix_lm", lift_text("sm80", text).kernel)
+    result = lowered("sm80", target, text)
+    assert canonical(lift_text("sm80", result.text).kernel) == canonical(target)
