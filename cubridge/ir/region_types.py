@@ -149,7 +149,9 @@ class _Checker:
 
     def _statement(self, stmt: Stmt, scope: Scope) -> Scope:
         """The scope after `stmt`. What reads a broken name is not reported again."""
-        spoiled = scope.spoil(stmt.target.id) if isinstance(stmt, Assign) and isinstance(stmt.target, Name) else scope
+        spoiled = scope
+        if isinstance(stmt, Assign) and isinstance(stmt.target, Name) and stmt.target.id not in self.rule.writes:
+            spoiled = scope.spoil(stmt.target.id)
         if _reads(stmt.value if isinstance(stmt, Assign) else stmt, scope.broken):
             return spoiled
         try:

@@ -21,18 +21,16 @@ from cubridge.ir.nodes import (
     Field,
     Index,
     IntLit,
-    Kernel,
     Stmt,
 )
 from cubridge.ir.workers import Placed, Workers
 
 
-def check_barriers(kernel: Kernel) -> Iterable[Diagnostic]:
+def check_barriers(workers: Workers) -> Iterable[Diagnostic]:
     """CU210 for a barrier that is not initialised, not once or not visibly; CU211 for arrivals that its count does not fit."""
-    workers = Workers(kernel)
-    for item in kernel.shared:
+    for item in workers.kernel.shared:
         if isinstance(item.type, Barrier):
-            yield from _check_slots(kernel, workers, item)
+            yield from _check_slots(workers, item)
     yield from _check_visible(workers)
 
 
@@ -53,15 +51,15 @@ def slot_index(expr: Expr) -> Expr:
     return expr.indices[0] if isinstance(expr, Index) else IntLit(0)
 
 
-def _check_slots(kernel: Kernel, workers: Workers, item: Field) -> Iterator[Diagnostic]:
-    count = slot_count(kernel, item.type)
+def _check_slots(workers: Workers, item: Field) -> Iterator[Diagnostic]:
+    count = slot_count(workers.kernel, item.type)
     inits: dict[int, _Init] = {}
     arrivers: dict[int, set[int]] = {slot: set() for slot in range(count)}
     waits, places = [], []
     for placed in workers.placed:
         match placed.stmt:
             case BarrierInit(barrier, arrivals) if barrier_name(barrier) == item.name:
-                init = _Init(placed.stmt, constant_int(kernel, arrivals))
+                init = _Init(placed.stmt, constant_int(workers.kernel, arrivals))
                 yield from _record_init(workers, placed, init, inits, count)
             case BarrierExpect(barrier) | BarrierArrive(barrier) if barrier_name(barrier) == item.name:
                 places.append(Note("arrivals here", placed.stmt.span))

@@ -19,7 +19,6 @@ from cubridge.ir.nodes import (
     If,
     Index,
     IntLit,
-    Kernel,
     Loop,
     Name,
     Node,
@@ -34,9 +33,9 @@ TRIP_COUNTS: Final = (0, 1, 2, 3, 5)
 _PER_STEP: Final = ("score", "row_update")
 
 
-def check_keys(kernel: Kernel) -> Iterable[Diagnostic]:
+def check_keys(workers: Workers) -> Iterable[Diagnostic]:
     """CU217, from walks of one query tile with few key tiles."""
-    workers = Workers(kernel)
+    kernel = workers.kernel
     for thread in range(0, workers.count, WARPGROUP if kernel.team == "warpgroup" else workers.count):
         for count in TRIP_COUNTS:
             walk_ = _Walk(workers, thread, count)

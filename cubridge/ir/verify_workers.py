@@ -48,15 +48,14 @@ class _Meeting:
     arrives: list[tuple[Placed, frozenset[int]]] = field(default_factory=list)
 
 
-def check_named_barriers(kernel: Kernel) -> Iterable[Diagnostic]:
+def check_named_barriers(workers: Workers) -> Iterable[Diagnostic]:
     """CU219: at each named barrier the threads that sync and those that arrive make up its count, and somebody can begin."""
-    workers = Workers(kernel)
     meetings: dict[int, _Meeting] = {}
     for placed in workers.placed:
         if isinstance(placed.stmt, NamedSync | NamedArrive):
             yield from _collect(workers, placed, placed.stmt, meetings)
     for number, meeting in sorted(meetings.items()):
-        yield from _check_count(kernel, number, meeting)
+        yield from _check_count(workers.kernel, number, meeting)
     yield from _check_begin(meetings)
 
 
@@ -133,9 +132,9 @@ def _waits_for(meeting: _Meeting, meetings: dict[int, _Meeting], passable: set[i
 # ---- registers -------------------------------------------------------------------------------------------------------
 
 
-def check_registers(kernel: Kernel) -> Iterable[Diagnostic]:
+def check_registers(workers: Workers) -> Iterable[Diagnostic]:
     """CU218: warpgroups change their register count whole and once, all or none, and together hold what the launch gave them."""
-    workers = Workers(kernel)
+    kernel = workers.kernel
     changes: dict[int, RegistersRelease | RegistersTake] = {}
     launch = launch_registers(workers.count)
     for placed in workers.placed:
@@ -170,9 +169,9 @@ def check_registers(kernel: Kernel) -> Iterable[Diagnostic]:
 # ---- leaders ---------------------------------------------------------------------------------------------------------
 
 
-def check_leaders(kernel: Kernel) -> Iterable[Diagnostic]:
+def check_leaders(workers: Workers) -> Iterable[Diagnostic]:
     """CU220: a thread that arrives for its team does so after a collective that follows the team's last read of shared memory."""
-    return _Leaders(kernel).run()
+    return _Leaders(workers).run()
 
 
 class _Leaders(Flow[str]):
@@ -180,9 +179,9 @@ class _Leaders(Flow[str]):
 
     must: ClassVar[bool] = True
 
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.workers = Workers(kernel)
+    def __init__(self, workers: Workers) -> None:
+        super().__init__(workers.kernel)
+        self.workers = workers
 
     def step(self, stmt: Stmt, facts: Facts[str]) -> Facts[str]:
         match stmt:
