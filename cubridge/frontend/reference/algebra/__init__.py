@@ -1,0 +1,1 @@
+"""Exact algebra over the elements of traced tensors: integers, predicates, reals, reductions."""

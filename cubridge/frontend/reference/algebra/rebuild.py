@@ -1,0 +1,117 @@
+"""Builds a term again from new children: the one table from operation to constructor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final
+
+from cubridge.frontend.reference.algebra import functions, integers, predicates, reals
+from cubridge.frontend.reference.algebra.comparisons import compare
+from cubridge.frontend.reference.algebra.numbers import to_int, to_real
+from cubridge.frontend.reference.algebra.reduce import reduce
+from cubridge.frontend.reference.algebra.selection import push, where
+from cubridge.frontend.reference.algebra.terms import (
+    Apply,
+    Const,
+    Index,
+    Load,
+    Poly,
+    Reduce,
+    Sort,
+    Term,
+    apply,
+    const,
+    index,
+    load,
+)
+
+
+def bitwise_and(a: Term, b: Term) -> Term:
+    pushed = push(bitwise_and, a, b)
+    if pushed is not None:
+        return pushed
+    if isinstance(a, Const) and isinstance(b, Const):
+        return const(int(a.value) & int(b.value))
+    return apply("&", (a, b), Sort.INT)
+
+
+def integer_floordiv(a: Term, n: Term) -> Term:
+    pushed = push(integer_floordiv, a, n)
+    return pushed if pushed is not None else integers.floordiv(a, n)
+
+
+def _fold(function: Callable[[Term, Term], Term]) -> Callable[..., Term]:
+    def folded(*args: Term) -> Term:
+        result = args[0]
+        for arg in args[1:]:
+            result = function(result, arg)
+        return result
+
+    return folded
+
+
+def _unary(op: str) -> Callable[[Term], Term]:
+    return lambda x: functions.unary(op, x)
+
+
+def _compare(op: str) -> Callable[[Term, Term], Term]:
+    return lambda a, b: compare(op, a, b)
+
+
+def _power(base: Term, exponent: Term) -> Term:
+    assert isinstance(exponent, Const)
+    return reals.power(base, Fraction(exponent.value))
+
+
+BUILDERS: Final[dict[str, Callable[..., Term]]] = {
+    "//": integer_floordiv,
+    "imin": _fold(functions.minimum),
+    "imax": _fold(functions.maximum),
+    "iabs": integers.absolute,
+    "&": bitwise_and,
+    "trunc": to_int,
+    "real": to_real,
+    "where": where,
+    ">=0": predicates.at_least_zero,
+    "==0": predicates.is_zero,
+    "and": predicates.conjunction,
+    "or": predicates.disjunction,
+    "not": predicates.negation,
+    "add": reals.add,
+    "mul": reals.mul,
+    "pow": _power,
+    "power": reals.general_power,
+    "exp": reals.exp,
+    "log": reals.log,
+    "max": _fold(functions.maximum),
+    "min": _fold(functions.minimum),
+    **{op: _unary(op) for op in functions.UNARY},
+    **{op: _compare(op) for op in ("<", "<=", "==")},
+}
+
+
+def rebuild(term: Term, children: tuple[Term, ...]) -> Term:
+    """`term` with other children, in normal form."""
+    match term:
+        case Poly():
+            rest = iter(children)
+            summands: list[Term] = []
+            for monomial, c in term.monomials:
+                product: Term = const(c)
+                for _ in monomial:
+                    product = integers.mul(product, next(rest))
+                summands.append(product)
+            return integers.add(*summands)
+        case Apply():
+            return BUILDERS[term.op](*children)
+        case Load():
+            return load(term.tensor, children, term.sort)
+        case Index():
+            return index(term.name, children[0])
+        case Reduce():
+            over, body = children
+            assert isinstance(over, Index)
+            return reduce(term.kind, over, body)
+        case _:
+            return term

@@ -1,0 +1,117 @@
+"""`where(condition, a, b)` on integers and reals, and how operations move into it.
+
+Masks are written as fills, additive terms, products with 0 and 1, logarithms of them. All become one outermost `where`
+with a constant branch, because an operation moves into a `where` as long as that branch stays constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from cubridge.frontend.reference.algebra.predicates import conjunction, disjunction, implies, negation, select
+from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, assume, const, is_op
+
+MASK_FILL: Final = -1e8
+"""A finite fill at or below this is a mask: its weight underflows to exactly 0 wherever the row sees a key."""
+
+LARGE: Final = 1e6
+"""A term with finite constants beyond this could cancel a fill, so no fill absorbs it."""
+
+
+def is_masking(term: Term) -> bool:
+    return isinstance(term, Const) and term.sort is Sort.REAL and term.value <= MASK_FILL
+
+
+def where(condition: Term, a: Term, b: Term) -> Term:
+    if a.sort is Sort.BOOL:
+        return select(condition, a, b)
+    if isinstance(condition, Const):
+        return a if condition.value else b
+    if a is b:
+        return a
+    a, b = _under(condition, a), _under(negation(condition), b)
+    if isinstance(a, Apply) and a.op == "where" and a.args[2] is b:
+        return where(conjunction(condition, a.args[0]), a.args[1], b)
+    if isinstance(b, Apply) and b.op == "where" and b.args[1] is a:
+        return where(disjunction(condition, b.args[0]), a, b.args[2])
+    if _belongs_first(b, a):
+        condition, a, b = negation(condition), b, a
+    if isinstance(a, Apply) and a.op == "where" and is_masking(b) and is_masking(a.args[2]):
+        deeper = min(_value(b), _value(a.args[2]))
+        return where(conjunction(condition, a.args[0]), a.args[1], const(deeper))
+    return apply("where", (condition, a, b), a.sort)
+
+
+def _under(condition: Term, branch: Term) -> Term:
+    """The branch, knowing that the condition holds there."""
+    while isinstance(branch, Apply) and branch.op == "where":
+        if implies(condition, branch.args[0]):
+            branch = branch.args[1]
+        elif implies(condition, negation(branch.args[0])):
+            branch = branch.args[2]
+        else:
+            break
+    return branch
+
+
+def _belongs_first(b: Term, a: Term) -> bool:
+    """Constants go second; of two constants the smaller."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return _value(b) > _value(a)
+    return isinstance(a, Const)
+
+
+def _value(term: Term) -> float:
+    assert isinstance(term, Const)
+    return float(term.value)
+
+
+def push(function: Callable[..., Term], *args: Term) -> Term | None:
+    """`function` applied inside a `where` among its arguments; None where it should stay outside."""
+    selections = [a for a in args if isinstance(a, Apply) and a.op == "where"]
+    if not selections:
+        return None
+    condition = _condition_to_push(function, args, selections)
+    if condition is None:
+        return None
+    then, otherwise = (
+        function(*(a.children()[branch] if is_op(a, "where") and a.children()[0] is condition else a for a in args))
+        for branch in (1, 2)
+    )
+    return where(condition, then, otherwise)
+
+
+def _condition_to_push(function: Callable[..., Term], args: tuple[Term, ...], selections: list[Apply]) -> Term | None:
+    first = selections[0].args[0]
+    others = [a for a in args if not is_op(a, "where")]
+    one_condition = all(s.args[0] is first for s in selections)
+    if len(args) == 1 or (one_condition and (len(selections) > 1 or all(isinstance(o, Const) for o in others))):
+        return first
+    if not others and all(isinstance(s.args[1], Const) and isinstance(s.args[2], Const) for s in selections):
+        return first
+    for selection in selections:
+        for branch in (1, 2):
+            if isinstance(selection.args[branch], Const):
+                value = function(*(selection.args[branch] if a is selection else a for a in args))
+                if isinstance(value, Const):
+                    return selection.args[0]
+    return None
+
+
+def absorbs(fill: float, others: list[Term]) -> bool:
+    """May `fill + others` be taken as `fill`? Not where a large finite constant among them could cancel it."""
+    if fill == -math.inf:
+        return True
+    if fill > MASK_FILL or any(has_large_constant(o) for o in others):
+        return False
+    assume("what is added to a fill of -1e8 or less is small beside it")
+    return True
+
+
+def has_large_constant(term: Term) -> bool:
+    """A finite constant beyond LARGE outside reductions and subscripts."""
+    if isinstance(term, Const):
+        return term.sort is Sort.REAL and LARGE < abs(term.value) < math.inf
+    return isinstance(term, Apply) and term.sort is Sort.REAL and any(has_large_constant(a) for a in term.args)

@@ -1,0 +1,170 @@
+"""From the recorded graph to the AttentionSpec: lifting, extraction, normalizer, expressions, remarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cubridge.frontend.reference.algebra import integers
+from cubridge.frontend.reference.algebra.predicates import TRUE
+from cubridge.frontend.reference.algebra.terms import Arena, Const, Size, Term, const, index, size, walk
+from cubridge.frontend.reference.captures import CaptureTable
+from cubridge.frontend.reference.extract import Axes, extract
+from cubridge.frontend.reference.lift import Lifter
+from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.normalizer import normalize
+from cubridge.frontend.reference.ops import HANDLERS
+from cubridge.frontend.reference.printing import ExprWriter
+from cubridge.frontend.reference.record import Recording
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.remarks import warnings_of
+from cubridge.frontend.reference.sizes import SizeReader
+from cubridge.frontend.reference.values import Value
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.source import NOWHERE, Span
+from cubridge.ir.spec import AttentionSpec, Precondition, Remark, RowReduction
+
+_SIZES: Final = ("B", "G", "Hk", "Lq", "Lk", "D")
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    spec: AttentionSpec
+    lifter: Lifter
+    table: CaptureTable
+    conditions: tuple[Term, ...]
+    subscripts: dict[Term, Span]
+
+
+def assemble(reference: Reference, recording: Recording, held: dict[int, str], arena: Arena) -> Assembled:
+    """Errors: CU475 shapes of the results, those of lifting and extraction."""
+    reader = SizeReader(recording.env, recording.symbols)
+    conditions = _conditions(recording, reader)
+    arena.facts += [t.args[0] for t, _ in conditions if hasattr(t, "op") and t.op == ">=0"]  # pyright: ignore
+    lifter = Lifter(recording, reader, held)
+    lifter.run(HANDLERS)
+    axes = _axes(recording, reader)
+    out, lse = _results(reference, recording, lifter, axes)
+    attention = extract(out, lse, axes)
+    normalizer = normalize(attention)
+    table = CaptureTable(lifter, attention.computed, reference.span)
+    writer = ExprWriter(table.subscript, reference.span)
+    rows = tuple(RowReduction(r.name, _kind(r.kind), writer.expr(r.over), writer.expr(r.body)) for r in normalizer.rows)
+    spec = AttentionSpec(
+        score=writer.expr(normalizer.score),
+        mask=writer.expr(normalizer.mask),
+        weight=writer.expr(normalizer.weight),
+        rows=rows,
+        finalize=writer.expr(normalizer.finalize),
+        shift=normalizer.shift,
+        lse=None if normalizer.lse is None else writer.expr(normalizer.lse),
+        kv_head=writer.expr(attention.kv_head),
+        gives_lse=lse is not None,
+        preconditions=tuple(Precondition(writer.expr(t), span) for t, span in conditions),
+        specialised=_specialised(recording, conditions),
+        assumptions=tuple(Remark(text, span) for text, span in arena.assumptions.items()),
+    )
+    warnings = warnings_of(normalizer, axes, lifter, table, arena)
+    spec = _with(spec, captures=table.captures(writer), warnings=warnings)
+    return Assembled(spec, lifter, table, tuple(t for t, _ in conditions), dict(arena.subscripts))
+
+
+def _with(spec: AttentionSpec, **changes: object) -> AttentionSpec:
+    from dataclasses import replace
+
+    return replace(spec, **changes)  # pyright: ignore[reportArgumentType]
+
+
+def _kind(kind: str) -> str:
+    return kind
+
+
+def _axes(recording: Recording, reader: SizeReader) -> Axes:
+    """The index variables, with extents as the guards left them: equal where the reference insisted."""
+    by_name = {name: symbol for symbol, name in recording.symbols.items()}
+
+    def extent(name: str) -> Term:
+        if name not in by_name:
+            return const(recording.sizes[name])
+        return reader.expression(recording.env.replace(by_name[name]))  # pyright: ignore[reportArgumentType]
+
+    sizes = {name: extent(name) for name in _SIZES}
+    heads = integers.mul(sizes["G"], sizes["Hk"])
+    return Axes(
+        index("b", sizes["B"]),
+        index("h", heads),
+        index("i", sizes["Lq"]),
+        index("j", sizes["Lk"]),
+        index("e", sizes["D"]),
+        sizes["D"],
+        sizes["Hk"],
+    )
+
+
+def _results(reference: Reference, recording: Recording, lifter: Lifter, axes: Axes) -> tuple[Term, Term | None]:
+    outputs = [lifter.value(t) for t in recording.outputs]
+    if len(outputs) > 2:
+        raise CuError(
+            Diagnostic("CU475", f"the reference returns {len(outputs)} tensors", reference.span, help=_RETURNS)
+        )
+    out = outputs[0]
+    _check_shape(
+        "the output", out, (axes.b.extent, axes.h.extent, axes.i.extent, axes.e.extent), "[B, Hq, Lq, D]", reference
+    )
+    element = out.at(axes.b, axes.h, axes.i, axes.e)
+    if len(outputs) == 1:
+        return element, None
+    lse = outputs[1]
+    _check_shape("the second output", lse, (axes.b.extent, axes.h.extent, axes.i.extent), "[B, Hq, Lq]", reference)
+    return element, lse.at(axes.b, axes.h, axes.i)
+
+
+_RETURNS: Final = "return `out`, or `(out, lse)` with the natural-log sum of exponentials of each row"
+
+
+def _check_shape(what: str, value: Value, wanted: tuple[Term, ...], text: str, reference: Reference) -> None:
+    if value.shape != wanted:
+        found = "[" + ", ".join(_size_text(n) for n in value.shape) + "]"
+        span = value.span if value.span is not NOWHERE else reference.span
+        raise CuError(Diagnostic("CU475", f"{what} has shape {found}, expected {text}", span, help=_RETURNS))
+
+
+def _size_text(term: Term) -> str:
+    from cubridge.ir.printer import print_expr
+
+    return print_expr(ExprWriter(lambda load: (load.tensor, load.indices)).expr(term))
+
+
+def _conditions(recording: Recording, reader: SizeReader) -> list[tuple[Term, Span]]:
+    """What the reference's control flow and broadcasts required of the sizes, as read before any size was replaced."""
+    found: dict[Term, Span] = {}
+    for guard, span in zip(recording.env.guards, recording.env.guard_spans, strict=False):
+        found.setdefault(reader.unreplaced(guard.expr), span)
+    for name in ("B", "Hk", "G", "Lq", "Lk", "D"):
+        if name in recording.static:
+            found.setdefault(_equal(name, recording.sizes[name]), NOWHERE)
+    for term in found:
+        strange = next((x for x in walk(term) if isinstance(x, Size) and x.name not in _SIZES), None)
+        if strange is not None:
+            refuse("CU488", f"an extent of an argument that follows no size is compared: {term!r}", found[term])
+    return [(t, s) for t, s in found.items() if t is not TRUE and not (isinstance(t, Const) and t.value)]
+
+
+def _equal(name: str, value: int) -> Term:
+    from cubridge.frontend.reference.algebra.predicates import is_zero
+
+    return is_zero(integers.sub(size(name), const(value)))
+
+
+def _specialised(recording: Recording, conditions: list[tuple[Term, Span]]) -> tuple[Remark, ...]:
+    """Sizes that a guard made a number."""
+    spans = {x.name: span for t, span in conditions for x in walk(t) if isinstance(x, Size)}
+    found: list[Remark] = []
+    for symbol, name in recording.symbols.items():
+        value = recording.env.replace(symbol)
+        if value.is_Integer:
+            found.append(Remark(f"{_PUBLIC.get(name, name)} is fixed at {int(value)}", spans.get(name, NOWHERE)))
+    return tuple(found)
+
+
+_PUBLIC: Final = {"G": "Hq // Hk"}

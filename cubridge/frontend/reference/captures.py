@@ -1,0 +1,158 @@
+"""Captures of a spec: what each is, and its tensor for one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
+from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number
+from cubridge.frontend.reference.extract import Computed
+from cubridge.frontend.reference.lift import Lifter
+from cubridge.frontend.reference.printing import ExprWriter
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.replay import Replay
+from cubridge.frontend.reference.values import sort_of
+from cubridge.ir.functions import FUNCTIONS
+from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES
+from cubridge.ir.source import Span
+from cubridge.ir.spec import Capture
+
+_RESERVED: Final = frozenset(
+    (*SIZES, *NAMED_CONSTANTS, *FUNCTIONS, "s", "x", "m", "acc", "b", "h", "i", "j", "e", "row", "tile", "smem", "p")
+)
+_DTYPES: Final[dict[Sort, Literal["f32", "i32", "bool"]]] = {Sort.REAL: "f32", Sort.INT: "i32", Sort.BOOL: "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a capture's values come from. `kept`: the axes that stay, those of extent 1 being dropped."""
+
+    tensor: str
+    name: str
+    kept: tuple[int, ...]
+    shape: tuple[Term, ...]
+    sort: Sort
+    kind: Literal["argument", "constant", "computed"]
+    span: Span
+
+
+class CaptureTable:
+    """Names, axes and sources of all tensors that a spec reads."""
+
+    def __init__(self, lifter: Lifter, computed: tuple[Computed, ...], default: Span) -> None:
+        self.lifter = lifter
+        self.computed = {c.name: c for c in computed}
+        self.default = default
+        self.sources: dict[str, Source] = {}
+
+    def subscript(self, load: Load) -> tuple[str, tuple[Term, ...]]:
+        source = self.source(load.tensor)
+        return source.name, tuple(load.indices[axis] for axis in source.kept)
+
+    def source(self, tensor: str) -> Source:
+        if tensor not in self.sources:
+            self.sources[tensor] = self._make(tensor)
+        return self.sources[tensor]
+
+    def _make(self, tensor: str) -> Source:
+        shape, sort, kind, span = self._describe(tensor)
+        kept = tuple(axis for axis, extent in enumerate(shape) if not is_const(extent, 1))
+        for axis in kept:
+            strange = next((x for x in walk(shape[axis]) if isinstance(x, Size) and x.name not in (*SIZES, "G")), None)
+            if strange is not None:
+                refuse("CU488", f"extent {axis} of `{tensor}` follows no size of the problem", span, _EXTENT_HELP)
+        return Source(tensor, _free_name(tensor), kept, shape, sort, kind, span)
+
+    def _describe(
+        self, tensor: str
+    ) -> tuple[tuple[Term, ...], Sort, Literal["argument", "constant", "computed"], Span]:
+        lifter = self.lifter
+        if tensor in self.computed:
+            found = self.computed[tensor]
+            return tuple(x.extent for x in found.indices), found.term.sort, "computed", found.span
+        if tensor in lifter.replayed:
+            made = lifter.replayed[tensor]
+            return lifter.shape(made.tensor), sort_of(made.tensor.dtype), "computed", made.call.span
+        if tensor in lifter.constants:
+            held = lifter.constants[tensor]
+            return tuple(lifter.term(n) for n in held.shape), sort_of(held.dtype), "constant", self.default
+        given = lifter.recording.inputs[tensor]
+        return lifter.shape(given), sort_of(given.dtype), "argument", self.default
+
+    def captures(self, writer: ExprWriter) -> tuple[Capture, ...]:
+        """In order of their names."""
+        return tuple(
+            Capture(s.name, s.kind, tuple(writer.expr(s.shape[a]) for a in s.kept), _DTYPES[s.sort], s.span)
+            for s in sorted(self.sources.values(), key=lambda s: s.name)
+        )
+
+
+_EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of one, or a number"
+
+
+def _free_name(tensor: str) -> str:
+    name = "".join(c if c.isalnum() or c == "_" else "_" for c in tensor)
+    taken = name in _RESERVED or (name[:1] == "R" and name[1:].isdigit())
+    return f"{name}_" if taken else name
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureValues:
+    """Computes the tensors of a spec's captures for one launch."""
+
+    lifter: Lifter
+    table: CaptureTable
+
+    def at(self, sizes: Mapping[str, int], inputs: Mapping[str, Tensor], wide: bool = False) -> dict[str, Tensor]:
+        """`inputs`: q, k, v where a computed capture reads them, and the extra inputs. `wide`: floats stay fp64."""
+        replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide)
+        tensors = self._lookup(replay, inputs, sizes)
+        found: dict[str, Tensor] = {}
+        for source in self.table.sources.values():
+            value = tensors(source.tensor)
+            kept = [value.shape[a] for a in source.kept]
+            found[source.name] = _converted(value.reshape(kept), source.sort, wide)
+        return found
+
+    def _lookup(
+        self, replay: Replay, inputs: Mapping[str, Tensor], sizes: Mapping[str, int]
+    ) -> Callable[[str], Tensor]:
+        def tensor(name: str) -> Tensor:
+            if name in self.table.computed:
+                made = self.table.computed[name]
+                return TensorEvaluator(sizes, tensor).over(made.term, made.indices)
+            if name in self.lifter.replayed:
+                return replay.tensor(self.lifter.replayed[name].tensor)
+            if name in self.lifter.constants:
+                return self.lifter.constants[name].detach()
+            return inputs[name]
+
+        return tensor
+
+    def check_subscripts(
+        self, subscripts: Mapping[Term, Span], sizes: Mapping[str, int], inputs: Mapping[str, Tensor]
+    ) -> None:
+        """Computed subscripts must not be negative: they are read as they are. Errors: CU490."""
+        replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide=False)
+        evaluator = TensorEvaluator(sizes, self._lookup(replay, inputs, sizes))
+        for term, span in subscripts.items():
+            indices = tuple(x for x in walk(term) if hasattr(x, "extent") and x.name in term.free)  # pyright: ignore
+            count = 1
+            for x in indices:
+                count *= int(evaluate_number(x.extent, sizes))  # pyright: ignore
+            if count <= 1 << 24 and bool((evaluator.over(term, indices) < 0).any()):  # pyright: ignore
+                refuse("CU490", "a captured subscript is negative", span, "count from the start: add the extent")
+
+
+def _converted(value: Tensor, sort: Sort, wide: bool) -> Tensor:
+    match sort:
+        case Sort.REAL:
+            return value.double() if wide else value.float()
+        case Sort.INT:
+            return value.long() if wide else value.int()
+        case Sort.BOOL:
+            return value

@@ -1,0 +1,126 @@
+"""Compares a spec with its reference in fp64, at shapes other than the traced one. Every trace does: no proof of the lifting
+is as sure as its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra.terms import Term
+from cubridge.frontend.reference.evaluate import evaluate_number
+from cubridge.frontend.reference.extents import call_extra_inputs
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.nodes import IntLit
+from cubridge.ir.spec import AttentionSpec, Remark, Shape
+from cubridge.ir.spec_values import spec_values
+from cubridge.ir.walk import walk as descendants
+
+if TYPE_CHECKING:
+    from cubridge.frontend.reference.trace import Traced
+
+TOLERANCE: Final = 1e-7
+SHAPES: Final = 2
+MAX_LENGTH: Final = 1200
+
+
+def compare(traced: Traced) -> AttentionSpec:
+    """The spec, with a warning where it could not be compared at two other shapes. Errors: CU487 where they differ."""
+    compared: list[Shape] = []
+    reason: CuError | Exception | None = None
+    for shape in _candidates(traced):
+        try:
+            _compare_at(traced, shape, seed=len(compared))
+            compared.append(shape)
+        except CuError as error:
+            if error.diagnostics[0].code == "CU487":
+                raise
+            reason = error
+        except (RuntimeError, IndexError, ValueError) as error:  # the reference does not run at this shape
+            reason = error
+        if len(compared) == SHAPES:
+            return traced.spec
+    if not compared:
+        _compare_at(traced, traced.shape, seed=0)
+    text = f"compared with the reference at {len(compared) or 1} shape only"
+    cause = f": {str(reason).splitlines()[0]}" if reason is not None else ""
+    return replace(traced.spec, warnings=(*traced.spec.warnings, Remark(text + cause, traced.reference.span)))
+
+
+def _candidates(traced: Traced) -> Iterator[Shape]:
+    """Small shapes that meet the preconditions, long enough for the numbers in the mask to matter."""
+    longest = min(MAX_LENGTH, 37 + 2 * max(_numbers(traced.spec), default=0))
+    fixed = {name: traced.shape.sizes()[name] for name in ("B", "Hq", "Hk", "Lq", "Lk", "D")}
+    lengths = ((37, max(53, longest)), (max(70, longest), 41), (61, 61), (longest, longest), (fixed["Lq"], fixed["Lk"]))
+    heads = ((6, 3), (4, 2), (3, 3), (fixed["Hq"], fixed["Hk"]))
+    for at, (lq, lk) in enumerate(lengths):
+        options = (
+            Shape(b, hq, hk, lq, lk, d)
+            for d in (8 * (at % 2 + 1), fixed["D"])
+            for b in (2 - at % 2, fixed["B"])
+            for hq, hk in heads
+        )
+        fit = next((s for s in options if _meets(traced.assembled.conditions, s)), None)
+        if fit is not None and fit != traced.shape:
+            yield fit
+
+
+def _numbers(spec: AttentionSpec) -> list[int]:
+    return [
+        x.value for e in (spec.mask, spec.score) for x in descendants(e) if isinstance(x, IntLit) and x.value < 4096
+    ]
+
+
+def _meets(conditions: tuple[Term, ...], shape: Shape) -> bool:
+    try:
+        return all(evaluate_number(c, shape.sizes()) for c in conditions)
+    except (ZeroDivisionError, ValueError, OverflowError):
+        return False
+
+
+def _compare_at(traced: Traced, shape: Shape, seed: int) -> None:
+    q, k, v = _inputs(shape, seed)
+    extra = call_extra_inputs(traced.reference, shape)
+    tensors = {n: t for n, t in extra.items() if isinstance(t, Tensor)}
+    captures = traced.captures(shape.sizes(), {**tensors, "q": q, "k": k, "v": v}, wide=True)
+    values = spec_values(traced.spec, q, k, v, captures, derivatives=False)
+    empty = traced.empty_rows(shape.sizes(), captures)
+    found = traced.oracle_values(q, k, v, tensors, empty)
+    _check(traced, shape, "the output", values.out.masked_fill(empty[..., None], 0.0), found.out)
+    if found.lse is not None and values.lse is not None:
+        _check(traced, shape, "LSE", values.lse.masked_fill(empty, -torch.inf), found.lse)
+
+
+def _inputs(shape: Shape, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(heads: int, length: int) -> Tensor:
+        return 1.5 * torch.randn(shape.B, heads, length, shape.D, generator=generator, dtype=torch.float64)
+
+    return draw(shape.Hq, shape.Lq), draw(shape.Hk, shape.Lk), draw(shape.Hk, shape.Lk)
+
+
+def _check(traced: Traced, shape: Shape, what: str, got: Tensor, want: Tensor) -> None:
+    same = (got == want) | ((got - want).abs() <= TOLERANCE * (1 + want.abs()))
+    if bool(same.all()):
+        return
+    place = [int(n) for n in (~same).nonzero()[0]]
+    there = tuple(place)
+    if bool(want[there].isnan()):
+        refuse(
+            "CU487",
+            f"the reference gives NaN at {place} of {what}, in a row that sees a key (shape {shape})",
+            traced.reference.span,
+            "0 * inf or inf - inf: write the mask with torch.where or masked_fill",
+        )
+    refuse(
+        "CU487",
+        f"the reference was read wrongly: {what} at {place} is {float(want[there]):.6g}, its reading gives "
+        f"{float(got[there]):.6g} (shape {shape})",
+        traced.reference.span,
+        "this is a fault of the tool; please report the reference. Another spelling of it may be read rightly",
+    )

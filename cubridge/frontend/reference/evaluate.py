@@ -1,0 +1,164 @@
+"""Values of terms: sizes as Python numbers, and computed captures as tensors."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra.functions import UNARY
+from cubridge.frontend.reference.algebra.terms import Apply, Const, Index, Load, Poly, Reduce, Size, Sort, Symbol, Term
+from cubridge.ir.diagnostics import InternalError
+
+Number = int | float | bool
+
+_NUMBERS: Final[dict[str, Callable[..., Any]]] = {
+    "//": operator.floordiv,
+    "&": operator.and_,
+    "imin": min, "imax": max, "min": min, "max": max,
+    "iabs": abs,
+    "trunc": int,
+    "real": float,
+    "where": lambda c, a, b: a if c else b,
+    ">=0": lambda x: x >= 0,
+    "==0": lambda x: x == 0,
+    "and": lambda *xs: all(xs),
+    "or": lambda *xs: any(xs),
+    "not": operator.not_,
+    "<": operator.lt, "<=": operator.le, "==": operator.eq,
+    "add": lambda *xs: sum(xs),
+    "mul": lambda *xs: math.prod(xs),
+    "pow": operator.pow, "power": operator.pow,
+    "exp": math.exp,
+    "log": math.log,
+    **UNARY,
+}  # fmt: skip
+
+
+def evaluate_number(term: Term, sizes: Mapping[str, int]) -> Number:
+    """The value of a term of sizes alone. `G` is Hq // Hk."""
+    match term:
+        case Const():
+            return float(term.value) if term.sort is Sort.REAL else term.value  # pyright: ignore[reportReturnType]
+        case Size(name="G"):
+            return sizes["Hq"] // sizes["Hk"]
+        case Size():
+            return sizes[term.name]
+        case Poly():
+            return sum(c * math.prod(int(evaluate_number(a, sizes)) for a in m) for m, c in term.monomials)
+        case Apply():
+            return _NUMBERS[term.op](*(evaluate_number(a, sizes) for a in term.args))
+        case _:
+            raise InternalError(f"{term!r} is no formula of sizes")
+
+
+def _fold(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def folded(*args: Tensor) -> Tensor:
+        result = args[0]
+        for arg in args[1:]:
+            result = function(result, arg)
+        return result
+
+    return folded
+
+
+_TENSORS: Final[dict[str, Callable[..., Tensor]]] = {
+    "//": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "&": torch.bitwise_and,
+    "imin": _fold(torch.minimum), "imax": _fold(torch.maximum), "min": _fold(torch.minimum), "max": _fold(torch.maximum),
+    "iabs": torch.abs,
+    "trunc": lambda x: x.long(),
+    "real": lambda x: x.double(),
+    "where": torch.where,
+    ">=0": lambda x: x >= 0,
+    "==0": lambda x: x == 0,
+    "and": _fold(torch.logical_and),
+    "or": _fold(torch.logical_or),
+    "not": torch.logical_not,
+    "<": torch.lt, "<=": torch.le, "==": torch.eq,
+    "add": _fold(torch.add),
+    "mul": _fold(torch.mul),
+    "pow": torch.pow, "power": torch.pow,
+    "exp": torch.exp, "log": torch.log, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "sin": torch.sin, "cos": torch.cos,
+    "erf": torch.erf, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor, "ceil": torch.ceil,
+    "truncate": torch.trunc, "round": torch.round,
+}  # fmt: skip
+
+
+class TensorEvaluator:
+    """Evaluates terms over whole index ranges; axis n of a result is the n-th index in scope."""
+
+    def __init__(self, sizes: Mapping[str, int], tensors: Callable[[str], Tensor]) -> None:
+        self.sizes = sizes
+        self.tensors = tensors
+
+    def over(self, term: Term, indices: tuple[Index, ...]) -> Tensor:
+        """The term at all values of `indices`, as a tensor with one axis for each."""
+        scope = {x.name: n for n, x in enumerate(indices)}
+        extents = [int(evaluate_number(x.extent, self.sizes)) for x in indices]
+        found = self._value(term, scope, extents, {})
+        return found.expand(extents) if extents else found.reshape(())
+
+    def _value(self, term: Term, scope: dict[str, int], extents: list[int], memo: dict[Term, Tensor]) -> Tensor:
+        if term not in memo:
+            memo[term] = self._compute(term, scope, extents, memo)
+        return memo[term]
+
+    def _compute(self, term: Term, scope: dict[str, int], extents: list[int], memo: dict[Term, Tensor]) -> Tensor:
+        value = lambda t: self._value(t, scope, extents, memo)  # noqa: E731
+        match term:
+            case Const():
+                return torch.tensor(term.value if term.sort is not Sort.REAL else float(term.value), dtype=_dtype(term))
+            case Size():
+                return torch.tensor(evaluate_number(term, self.sizes))
+            case Index():
+                axis = scope[term.name]
+                return torch.arange(extents[axis]).view([-1 if n == axis else 1 for n in range(len(extents))])
+            case Poly():
+                return sum((c * math.prod(map(value, m)) for m, c in term.monomials), torch.tensor(0))
+            case Load():
+                return self._load(term, [value(x) for x in term.indices])
+            case Apply():
+                return _TENSORS[term.op](*map(value, term.args))
+            case Reduce():
+                return self._reduce(term, scope, extents)
+            case Symbol():
+                raise InternalError(f"{term!r} has no value before the launch")
+            case _:
+                raise InternalError(type(term).__name__)
+
+    def _load(self, term: Load, indices: list[Tensor]) -> Tensor:
+        tensor = self.tensors(term.tensor)
+        if indices:
+            places = torch.broadcast_tensors(*indices)
+            inside = [
+                p.clamp(0, n - 1) for p, n in zip(places, tensor.shape, strict=True)
+            ]  # dead branches may be outside
+            tensor = tensor[tuple(inside)]
+        return tensor.double() if term.sort is Sort.REAL else tensor if term.sort is Sort.BOOL else tensor.long()
+
+    def _reduce(self, term: Reduce, scope: dict[str, int], extents: list[int]) -> Tensor:
+        """One more axis, reduced away; subterms are computed again, for their shapes are of this scope."""
+        width = int(evaluate_number(term.index.extent, self.sizes))
+        inner = {**scope, term.index.name: len(extents)}
+        found = self._value(term.body, inner, [*extents, width], {})
+        found = (
+            found.expand(*found.shape[:-1], width)
+            if found.dim() == len(extents) + 1
+            else found.expand(*[1] * len(extents), width)
+        )
+        match term.kind:
+            case "sum":
+                return found.sum(-1)
+            case "any":
+                return found.any(-1)
+            case _:
+                return found.amax(-1) if term.kind == "max" else found.amin(-1)
+
+
+def _dtype(term: Const) -> torch.dtype:
+    return {Sort.REAL: torch.float64, Sort.INT: torch.int64, Sort.BOOL: torch.bool}[term.sort]

@@ -1,0 +1,141 @@
+"""Extra inputs: the values that `extra_inputs` builds, and their extents as formulas of the sizes.
+
+The builder is called at several shapes; a formula is what fits all of them. An extent that fits none gets a size of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.places import error_span
+from cubridge.frontend.reference.refusal import fail
+from cubridge.ir.source import NOWHERE
+from cubridge.ir.spec import Shape
+
+SizesOf = dict[str, Any]
+Scalar = int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """One extent of an argument. `compute` gives it from the sizes; None: it follows no size, and is `own`."""
+
+    example: int
+    compute: Callable[[SizesOf], Any] | None
+    own: str = ""
+
+    def symbolic(self, dims: SizesOf, make: Callable[[str, int, bool], Any]) -> Any:
+        return self.compute(dims) if self.compute is not None else make(self.own, self.example, False)
+
+
+def _formulas() -> Iterator[Callable[[SizesOf], Any]]:
+    """Candidates, simplest first."""
+    names = ("Lk", "Lq", "Hq", "Hk", "B", "D", "G")
+    for times, plus in ((1, 0), (2, 0), (2, -1), (2, 1), (1, 1), (1, -1)):
+        for n in names:
+            yield lambda d, n=n, times=times, plus=plus: times * d[n] + plus
+    for plus in (0, -1, 1):
+        yield lambda d, plus=plus: d["Lq"] + d["Lk"] + plus
+    for times, plus in ((1, 0), (2, 0), (2, -1), (2, 1), (1, 1)):
+        yield lambda d, times=times, plus=plus: times * torch.sym_max(d["Lq"], d["Lk"]) + plus
+    for divisor in (2, 4, 8, 16, 32, 64, 128):
+        for n in names:
+            yield lambda d, n=n, divisor=divisor: d[n] // divisor
+            yield lambda d, n=n, divisor=divisor: (d[n] + divisor - 1) // divisor
+    for at, n in enumerate(names):
+        for m in names[at:]:
+            yield lambda d, n=n, m=m: d[n] * d[m]
+
+
+CANDIDATES: Final = tuple(_formulas())
+
+
+def sizes_of(shape: Shape) -> SizesOf:
+    return {**shape.sizes(), "G": shape.Hq // shape.Hk}
+
+
+def call_extra_inputs(reference: Reference, shape: Shape) -> dict[str, Tensor | Scalar]:
+    """The dict that `extra_inputs` builds at `shape`, parameters only. Errors: CU473."""
+    if reference.extra_inputs is None:
+        return {}
+    try:
+        values = reference.extra_inputs(shape, "cpu")
+    except Exception as error:
+        fail("CU473", f"`extra_inputs` fails: {type(error).__name__}: {error}", _place(error, reference))
+    if not isinstance(values, dict):
+        fail("CU473", f"`extra_inputs` returns {type(values).__name__}, not a dict", reference.span)
+    for name, value in values.items():
+        if not isinstance(value, (Tensor, bool, int, float)):
+            fail(
+                "CU473",
+                f"`extra_inputs` gives {type(value).__name__} for `{name}`, not a tensor or a number",
+                reference.span,
+            )
+    return values
+
+
+def _place(error: BaseException, reference: Reference) -> Any:
+    span = error_span(error.__traceback__)
+    return span if span is not NOWHERE else reference.span
+
+
+@cache
+def probe_shapes(shape: Shape) -> tuple[Shape, ...]:
+    """Shapes whose sizes differ from `shape` and from each other, equal where `shape` has equal lengths or heads."""
+    equal_lengths, equal_heads = shape.Lq == shape.Lk, shape.Hq == shape.Hk
+
+    def like(B: int, Hq: int, Hk: int, Lq: int, Lk: int, D: int) -> Shape:
+        return Shape(B, Hk if equal_heads else Hq, Hk, Lq, Lq if equal_lengths else Lk, D)
+
+    return like(shape.B + 1, 28, 7, 71, 97, 48), like(shape.B + 3, 22, 11, 139, 102, 80)
+
+
+def extra_values(
+    reference: Reference, shape: Shape
+) -> tuple[dict[str, tuple[Tensor, tuple[Extent, ...]]], dict[str, Scalar], dict[str, tuple[Extent, ...]]]:
+    """(tensors with extents, scalars, extents by name). Errors: CU473 where a value changes kind between shapes."""
+    here = call_extra_inputs(reference, shape)
+    if not here:
+        return {}, {}, {}
+    shapes = probe_shapes(shape)
+    others = _at_other_shapes(reference, shapes)
+    tensors: dict[str, tuple[Tensor, tuple[Extent, ...]]] = {}
+    scalars: dict[str, Scalar] = {}
+    for name, value in here.items():
+        if not isinstance(value, Tensor):
+            scalars[name] = value
+            continue
+        samples = [(shape, value), *((s, o[name]) for s, o in zip(shapes, others, strict=False) if name in o)]
+        if any(not isinstance(v, Tensor) or v.dim() != value.dim() for _, v in samples):
+            fail("CU473", f"`{name}` changes its rank with the shape", reference.span)
+        extents = tuple(
+            _extent(name, axis, [(sizes_of(s), int(v.shape[axis])) for s, v in samples if isinstance(v, Tensor)])
+            for axis in range(value.dim())
+        )
+        tensors[name] = (value, extents)
+    return tensors, scalars, {name: extents for name, (_, extents) in tensors.items()}
+
+
+def _at_other_shapes(reference: Reference, shapes: tuple[Shape, ...]) -> list[dict[str, Tensor | Scalar]]:
+    """A builder may insist on its head count or head dim; then the extents stay what they are at the one shape."""
+    found: list[dict[str, Tensor | Scalar]] = []
+    for shape in shapes:
+        found.append(call_extra_inputs(reference, shape))
+    return found
+
+
+def _extent(name: str, axis: int, samples: list[tuple[SizesOf, int]]) -> Extent:
+    example = samples[0][1]
+    if all(value == example for _, value in samples):
+        return Extent(example, lambda _: example)
+    for formula in CANDIDATES:
+        if all(formula(sizes) == value for sizes, value in samples):
+            return Extent(example, formula)
+    return Extent(example, None, f"{name}.{axis}")

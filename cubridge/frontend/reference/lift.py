@@ -1,0 +1,173 @@
+"""Lifts recorded calls: every traced tensor becomes a function of its index variables.
+
+Views, broadcasts, gathers and ranges turn into index arithmetic. A call without a per-element form is recomputed before the
+launch where it depends on captures alone, and refused where it depends on q, k or v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from cubridge.frontend.reference.algebra.terms import Index, Sort, Term, const, index, load
+from cubridge.frontend.reference.recognise import closed_form
+from cubridge.frontend.reference.record import Call, Recording
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.sizes import SizeReader
+from cubridge.frontend.reference.values import Value, sort_of
+from cubridge.ir.source import Span
+
+ATTENTION_INPUTS: Final = frozenset(("q", "k", "v"))
+
+Element = Callable[..., Term]
+Lifted = Value | Element | Sequence[Value | Element]
+Handler = Callable[["Lifter", Call], Lifted]
+
+
+class NoElementForm(Exception):
+    """The call has no per-element form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A capture that is recomputed by replaying the recorded calls that make `tensor`."""
+
+    tensor: Tensor
+    call: Call
+
+
+@dataclass(eq=False)
+class Lifter:
+    """State of one lifting. Captures by name: `constants` held by the reference, `replayed` computed before a launch."""
+
+    recording: Recording
+    sizes: SizeReader
+    names: dict[int, str] = field(default_factory=dict)
+    values: dict[int, Value] = field(default_factory=dict)
+    constants: dict[str, Tensor] = field(default_factory=dict)
+    replayed: dict[str, Replayed] = field(default_factory=dict)
+    writes_arguments: dict[str, Span] = field(default_factory=dict)
+    _fresh: Any = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        for name, tensor in self.recording.inputs.items():
+            sort = sort_of(tensor.dtype)
+            element = lambda *ix, n=name, s=sort: load(n, ix, s)  # noqa: E731
+            self.values[id(tensor)] = Value(self.shape(tensor), sort, element, frozenset((name,)))
+        for real, fake in self.recording.constants:
+            self.values[id(fake)] = self._constant(real)
+
+    def _constant(self, tensor: Tensor) -> Value:
+        sort = sort_of(tensor.dtype)
+        shape = tuple(const(n) for n in tensor.shape)
+        form = closed_form(tensor)
+        if form is not None:
+            return Value(shape, sort, form)
+        name = self.unused(self.names.get(id(tensor), "constant"))
+        self.constants[name] = tensor
+        return Value(shape, sort, lambda *ix: load(name, ix, sort), frozenset((name,)))
+
+    def unused(self, name: str) -> str:
+        """`name`, numbered where it is taken."""
+        taken = {*self.recording.inputs, *self.recording.scalars, *self.constants, *self.replayed}
+        if name not in taken:
+            return name
+        return next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in taken)
+
+    # ---- what handlers use --------------------------------------------------------------------------------------------
+
+    def shape(self, tensor: Tensor) -> tuple[Term, ...]:
+        return tuple(self.sizes.term(n) for n in tensor.shape)
+
+    def value(self, operand: Any) -> Value:
+        """The value of a tensor or of a number."""
+        if isinstance(operand, Tensor):
+            return self.values[id(operand)]
+        term = self.sizes.term(operand)
+        return Value((), term.sort, lambda: term)
+
+    def term(self, number: Any) -> Term:
+        return self.sizes.term(number)
+
+    def fresh_index(self, extent: Term) -> Index:
+        return index(f"%{next(self._fresh)}", extent)
+
+    # ---- the walk over the calls --------------------------------------------------------------------------------------
+
+    def run(self, handlers: dict[str, Handler]) -> None:
+        arguments = {id(t): n for n, t in self.recording.inputs.items()}
+        for call in self.recording.calls:
+            if call.name == "copy_" and id(call.args[0]) in arguments:
+                self.writes_arguments[arguments[id(call.args[0])]] = call.span
+                continue
+            self._lift(call, handlers)
+
+    def _lift(self, call: Call, handlers: dict[str, Handler]) -> None:
+        operands = [a for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor)]
+        reads = frozenset[str]().union(*(self.values[id(t)].reads for t in operands))
+        outputs = [o for o in call.outputs() if isinstance(o, Tensor)]
+        handler = handlers.get(call.name)
+        try:
+            if handler is None:
+                raise NoElementForm
+            lifted = handler(self, call)
+        except NoElementForm:
+            if reads & ATTENTION_INPUTS:
+                self._refuse(call)
+            lifted = [self._replayed(call, o) for o in outputs]
+        results = lifted if isinstance(lifted, (list, tuple)) else [lifted]
+        for output, result in zip(outputs, results, strict=False):
+            if not isinstance(result, Value):
+                element = self._or_replayed(call, output, result, reads)
+                result = Value(self.shape(output), sort_of(output.dtype), element, reads)
+            result.span = call.span
+            self.values[id(output)] = result
+
+    def _or_replayed(self, call: Call, output: Tensor, element: Element, reads: frozenset[str]) -> Element:
+        """Handlers find out late, when an element is asked for, that there is no form for it."""
+        fallback: list[Value] = []
+
+        def guarded(*indices: Term) -> Term:
+            if not fallback:
+                try:
+                    return element(*indices)
+                except NoElementForm:
+                    if reads & ATTENTION_INPUTS:
+                        self._refuse(call)
+                    fallback.append(self._replayed(call, output))
+            return fallback[0].at(*indices)
+
+        return guarded
+
+    def _refuse(self, call: Call) -> None:
+        refuse(
+            "CU476",
+            f"`{call.name}` on values computed from q, k or v has no form per element",
+            call.span,
+            _HELP.get(call.name, "an attention kernel computes each score on its own and reduces over keys once"),
+        )
+
+    def _replayed(self, call: Call, output: Tensor) -> Value:
+        name = self.unused(call.name.strip("_"))
+        self.replayed[name] = Replayed(output, call)
+        sort = sort_of(output.dtype)
+        return Value(self.shape(output), sort, lambda *ix: load(name, ix, sort), frozenset((name,)))
+
+
+_HELP: Final = {
+    "topk": "top-k selects keys by the scores of the whole row; use a mask that does not read the scores",
+    "sort": "sorting orders the scores of the whole row; a kernel sees one tile at a time",
+    "cumsum": "a running sum over scores needs them in order; a kernel adds tiles in any order",
+}
+
+
+def sort_of_output(call: Call) -> Sort:
+    out = call.outputs()[0]
+    assert isinstance(out, torch.Tensor)
+    return sort_of(out.dtype)

@@ -1,0 +1,201 @@
+"""Loads a reference: a Python file with a function, module, closure or partial `attention`, or a live callable."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from cubridge.frontend.reference.places import error_span, forget_sources, source_file
+from cubridge.frontend.reference.refusal import fail
+from cubridge.ir.source import NOWHERE, SourceFile, Span
+from cubridge.ir.spec import Shape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    ExtraInputs = Callable[[Shape, str], dict[str, Tensor | int | float | bool]]
+
+DEFAULT_FUNCTION: Final = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What the user wrote. `extra_inputs(shape, device)` gives the arguments besides q, k, v by name."""
+
+    function: Callable[..., object]
+    extra_inputs: ExtraInputs | None
+    file: SourceFile
+    name: str
+
+    @staticmethod
+    def of(function: Callable[..., object], extra_inputs: ExtraInputs | None = None) -> Reference:
+        """A reference from a live callable. Errors: CU472 if it cannot be called with q, k, v."""
+        code = getattr(_underlying(function), "__code__", None)
+        file = source_file(code.co_filename) if code is not None else NOWHERE.file
+        reference = Reference(function, extra_inputs, file, getattr(function, "__name__", type(function).__name__))
+        reference.parameters()
+        return reference
+
+    @property
+    def span(self) -> Span:
+        """The line of the definition."""
+        code = getattr(_underlying(self.function), "__code__", None)
+        if code is None or not self.file.data or code.co_firstlineno > len(self.file.line_starts):
+            return NOWHERE
+        return Span.whole_line(self.file, code.co_firstlineno)
+
+    @property
+    def globals(self) -> dict[str, object]:
+        """The namespace that the reference's names come from."""
+        return getattr(_underlying(self.function), "__globals__", {})
+
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters. Errors: CU472."""
+        try:
+            signature = inspect.signature(_entry(self.function))
+        except (TypeError, ValueError):
+            fail("CU472", f"`{self.name}` cannot be called", self.span)
+        positional = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        if len(positional) < 3 and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in positional):
+            fail("CU472", f"`{self.name}` does not take q, k, v", self.span, "write `def attention(q, k, v, ...)`")
+        return tuple(signature.parameters)
+
+
+def _entry(function: Callable[..., object]) -> Callable[..., object]:
+    """What carries the signature: a module's `forward`."""
+    return getattr(function, "forward", function) if hasattr(function, "named_buffers") else function
+
+
+def _underlying(function: Callable[..., object]) -> object:
+    """The Python function below partials, wrappers, modules and bound methods."""
+    found: object = _entry(function)
+    while True:
+        if hasattr(found, "func"):
+            found = found.func  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+        elif hasattr(found, "__wrapped__"):
+            found = found.__wrapped__  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+        elif inspect.ismethod(found):
+            found = found.__func__
+        elif (
+            not hasattr(found, "__code__")
+            and hasattr(type(found), "__call__")
+            and inspect.isfunction(type(found).__call__)
+        ):
+            found = type(found).__call__
+        else:
+            return found
+
+
+def load_reference(path: Path, function: str | None = None) -> Reference:
+    """Read REF.py. Errors: CU470 unreadable or not Python, CU471 fails while it is imported, CU472 no such function."""
+    forget_sources()
+    file = _read(path)
+    module = _import(path, file)
+    name = function or DEFAULT_FUNCTION
+    found = getattr(module, name, None)
+    if found is None and function is None:
+        name, found = _only_candidate(module, name)
+    if found is None:
+        functions = [
+            n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", None) == module.__name__
+        ]
+        known = (
+            f"the file defines {', '.join(f'`{n}`' for n in functions)}"
+            if functions
+            else "the file defines no function"
+        )
+        fail("CU472", f"no function `{name}`", _start(file), f"{known}; name one with --function")
+    if inspect.isclass(found):
+        found = _instance(found, name, file)
+    if not callable(found):
+        fail("CU472", f"`{name}` is not a function", _start(file))
+    extra = getattr(module, "extra_inputs", None)
+    if extra is not None and not callable(extra):
+        fail("CU473", "`extra_inputs` is not a function", _start(file), "write `def extra_inputs(shape, device)`")
+    reference = Reference(found, extra, file, name)
+    reference.parameters()
+    return reference
+
+
+def _start(file: SourceFile) -> Span:
+    return Span(file, 0, 0)
+
+
+def _read(path: Path) -> SourceFile:
+    try:
+        file = SourceFile.read(path)
+    except OSError as error:
+        fail("CU470", f"cannot read {path}: {error.strerror or error}")
+    try:
+        compile(file.data, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line, column = max(1, error.lineno or 1), max(1, error.offset or 1)
+        at = file.offset(min(line, len(file.line_starts)), column)
+        fail("CU470", f"not Python: {error.msg}", Span(file, at, at + 1))
+    except ValueError as error:
+        fail("CU470", f"not Python: {error}", _start(file))
+    return file
+
+
+def _import(path: Path, file: SourceFile) -> ModuleType:
+    name = f"_cubridge_reference_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        fail("CU470", f"{path} is not a Python file", _start(file), "give a file that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    with _import_folder(path.parent), contextlib.redirect_stdout(sys.stderr):
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            span = error_span(error.__traceback__)
+            fail(
+                "CU471",
+                f"importing it fails: {type(error).__name__}: {error}",
+                span if span is not NOWHERE else _start(file),
+            )
+    return module
+
+
+@contextlib.contextmanager
+def _import_folder(folder: Path) -> Iterator[None]:
+    """The reference may import what lies beside it."""
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder.resolve()))
+
+
+def _only_candidate(module: ModuleType, name: str) -> tuple[str, object]:
+    """The one public function of the file that takes at least three arguments."""
+    found = [
+        (n, v)
+        for n, v in vars(module).items()
+        if inspect.isfunction(v)
+        and v.__module__ == module.__name__
+        and not n.startswith("_")
+        and n != "extra_inputs"
+        and len(inspect.signature(v).parameters) >= 3
+    ]
+    return found[0] if len(found) == 1 else (name, None)
+
+
+def _instance(kind: type, name: str, file: SourceFile) -> object:
+    try:
+        return kind()
+    except Exception as error:
+        span = error_span(error.__traceback__)
+        fail(
+            "CU472",
+            f"`{name}()` fails: {error}",
+            span if span is not NOWHERE else _start(file),
+            f"bind an instance to `{name}`",
+        )

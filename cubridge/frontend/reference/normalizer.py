@@ -1,0 +1,212 @@
+"""Chooses the score inside the weight and brings the normalizer into the form a kernel can run.
+
+The score x is what the outermost non-linear operations of the weight are applied to. A weight with weight(x + t) = exp(c t)
+weight(x) is exponential: it is computed as weight(x - m) with any row number m, sums of the same kind with it, and finalize
+and LSE get the factors of exp(m) that make up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from cubridge.frontend.reference.algebra.numbers import number, split_product
+from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg
+from cubridge.frontend.reference.algebra.reduce import replace
+from cubridge.frontend.reference.algebra.terms import Apply, Symbol, Term, is_op, op_args, symbol, walk
+from cubridge.frontend.reference.extract import ACC, Attention, Row, S, place_of
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.scaling import Scaling
+
+SCORE: Final = "x"
+SHIFT: Final = "m"
+_S: Final = "$" + S
+
+
+@dataclass(frozen=True, slots=True)
+class Normalizer:
+    """Terms of the spec. `shift`: m may be any number of the row."""
+
+    score: Term
+    mask: Term
+    weight: Term
+    rows: tuple[Row, ...]
+    finalize: Term
+    lse: Term | None
+    shift: bool
+
+
+def normalize(found: Attention) -> Normalizer:
+    """Errors: CU485 where more than one pass over the keys is needed, CU486 where the mask or the weights are out of reach."""
+    _check_single_pass(found)
+    score = _score_in(found.weight)
+    weight, rows = _in_score(found.weight, score), tuple(_row_in_score(r, score) for r in found.rows)
+    rate = _shift_rate(weight)
+    if not rate:
+        rows, finalize, lse = _used(rows, found.finalize, found.lse)
+        return Normalizer(score, found.mask, weight, rows, finalize, lse, False)
+    x, m = symbol(SCORE), symbol(SHIFT)
+    shifted = {x: add(x, neg(m))}
+    probe = Scaling(x)
+    grown: dict[Term, Term] = {symbol(ACC): mul(exp(mul(number(rate), m)), symbol(ACC))}
+    new_rows: list[Row] = []
+    for row in rows:
+        row_rate = probe.factor(row.body) if row.kind == "sum" else None
+        if row_rate:
+            grown[symbol(row.name)] = mul(exp(mul(number(row_rate), m)), symbol(row.name))
+            row = Row(row.name, row.kind, row.over, replace(row.body, shifted), row.span)
+        new_rows.append(row)
+    finalize = _stabilised(replace(found.finalize, grown))
+    lse = _default_lse(finalize) if found.lse is None else _stabilised(replace(found.lse, grown))
+    kept, finalize, lse = _used(tuple(new_rows), finalize, lse)
+    return Normalizer(score, found.mask, replace(weight, shifted), kept, finalize, lse, True)
+
+
+def _check_single_pass(found: Attention) -> None:
+    names = {"$" + r.name for r in found.rows}
+    readers = [("the weight", found.weight)] + [(f"row reduction {r.name}", r.body) for r in found.rows]
+    for what, term in readers:
+        if term.reads & names:
+            refuse(
+                "CU485",
+                f"{what} reads a reduction over the same keys that is not a common shift of the scores: it needs a second pass",
+                place_of(term),
+                "two softmaxes, or a threshold from the row, need the scores twice; a kernel passes over the keys once",
+            )
+    for term in (found.mask, *(r.over for r in found.rows)):
+        if term.reads & (names | {_S}):
+            refuse(
+                "CU486",
+                "the mask depends on the scores",
+                place_of(term),
+                "a mask is a function of positions and captures",
+            )
+    if _S not in found.weight.reads:
+        refuse("CU486", "the weights do not depend on q and k", place_of(found.weight), "that is a plain sum over v")
+
+
+# ---- the score -------------------------------------------------------------------------------------------------------
+
+_LINEAR: Final = ("add", "mul", "where", "real")
+
+
+def _score_in(weight: Term) -> Term:
+    """The operand of the outermost non-linear operations, all of s below it."""
+    chain = list(_dominators(weight))
+    passed_non_linear = False
+    for term in chain:
+        linear = not isinstance(term, Apply) or term.op in _LINEAR
+        if passed_non_linear and linear:
+            return term
+        passed_non_linear = passed_non_linear or not linear
+    return symbol(S)
+
+
+def _dominators(weight: Term) -> Iterator[Term]:
+    """The subterms that hold every s of the weight, outermost first."""
+    inside = [t for t in walk(weight) if _S in t.reads]
+    probe = symbol(SCORE)
+    for term in sorted(inside, key=lambda t: -t.depth):
+        if term is weight or _S not in replace(weight, {term: probe}).reads:
+            yield term
+
+
+def _in_score(term: Term, score: Term) -> Term:
+    """The term with the score as `x`, also where sums were flattened."""
+    found = _replace_sum(term, score, symbol(SCORE))
+    if _S in found.reads:
+        refuse(
+            "CU486", "the score enters in two different forms", place_of(term), "weights and row sums read one score"
+        )
+    return found
+
+
+def _row_in_score(row: Row, score: Term) -> Row:
+    return Row(row.name, row.kind, row.over, _in_score(row.body, score), row.span)
+
+
+def _replace_sum(term: Term, wanted: Term, new: Term) -> Term:
+    """`replace`, where `wanted` may be part of a longer sum or a multiple of one."""
+    known: dict[Term, Term] = {wanted: new}
+    parts = op_args(wanted, "add")
+    if len(parts) > 1:
+        for t in walk(term):
+            if is_op(t, "add") and t is not wanted:
+                scale = _contained(parts, t.children())
+                if scale is not None:
+                    rest = [mul(number(-scale), p) for p in parts]
+                    known[t] = add(mul(number(scale), new), t, *rest)
+    return replace(term, known)
+
+
+def _contained(parts: tuple[Term, ...], summands: tuple[Term, ...]) -> Fraction | None:
+    """c where every part times c is among the summands."""
+    table = {factors: coefficient for coefficient, factors in map(split_product, summands)}
+    scale: Fraction | None = None
+    for coefficient, factors in map(split_product, parts):
+        here = table.get(factors)
+        if here is None or (scale is not None and here / coefficient != scale):
+            return None
+        scale = here / coefficient
+    return scale
+
+
+# ---- the shift -------------------------------------------------------------------------------------------------------
+
+
+def _shift_rate(weight: Term) -> Fraction | None:
+    """c with weight(x + t) = exp(c t) weight(x)."""
+    return Scaling(symbol(SCORE)).factor(weight)
+
+
+def _stabilised(term: Term) -> Term:
+    """Sums inside powers and logarithms with their largest power of exp(m) taken out, so that nothing overflows."""
+    m = symbol(SHIFT)
+    known: dict[Term, Term] = {}
+    for t in walk(term):
+        if is_op(t, "add") and "$" + SHIFT in t.reads:
+            rates = [_rate(part, m) for part in t.children()]
+            with_rows = [r for r, part in zip(rates, t.children(), strict=True) if _reads_rows(part)]
+            rate = max(with_rows, default=Fraction(0))
+            if rate:
+                inner = add(*(mul(part, exp(mul(number(-rate), m))) for part in t.children()))
+                known[t] = mul(exp(mul(number(rate), m)), inner)
+    return replace(term, known) if known else term
+
+
+def _rate(term: Term, m: Symbol) -> Fraction:
+    """The multiple of m in the exponential factor of a product."""
+    _, factors = split_product(term)
+    total = Fraction(0)
+    for base, exponent in factors:
+        if is_op(base, "exp"):
+            for part in op_args(base.children()[0], "add"):
+                coefficient, inner = split_product(part)
+                if len(inner) == 1 and inner[0] == (m, 1):
+                    total += coefficient * exponent
+    return total
+
+
+def _reads_rows(term: Term) -> bool:
+    return any(name.startswith("$R") or name == "$" + ACC for name in term.reads)
+
+
+def _default_lse(finalize: Term) -> Term | None:
+    """log of what the output is divided by, in the unit of the scores; None where the output is no mean."""
+    coefficient, factors = split_product(finalize)
+    rest = [(base, exponent) for base, exponent in factors if base is not symbol(ACC)]
+    if coefficient != 1 or len(rest) != 1 or len(factors) != 2 or rest[0][1] != -1:
+        return None
+
+    return add(symbol(SHIFT), log(rest[0][0]))
+
+
+def _used(rows: tuple[Row, ...], finalize: Term, lse: Term | None) -> tuple[tuple[Row, ...], Term, Term | None]:
+    """The rows that are read, numbered in order."""
+    reads = finalize.reads | (lse.reads if lse is not None else frozenset())
+    kept = [r for r in rows if "$" + r.name in reads]
+    names: dict[Term, Term] = {symbol(r.name): symbol(f"R{n + 1}") for n, r in enumerate(kept)}
+    renamed = tuple(Row(f"R{n + 1}", r.kind, r.over, r.body, r.span) for n, r in enumerate(kept))
+    return renamed, replace(finalize, names), None if lse is None else replace(lse, names)

@@ -1,0 +1,78 @@
+"""Reads at computed indices."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cubridge.frontend.reference.algebra.bounds import nonneg
+from cubridge.frontend.reference.algebra.terms import Sort, Term, arena
+from cubridge.frontend.reference.lift import Handler, Lifted, Lifter, NoElementForm
+from cubridge.frontend.reference.ops.views import axis_of, replaced, wrapped
+from cubridge.frontend.reference.record import Call
+from cubridge.frontend.reference.values import Value
+
+
+def _subscript(index: Term, extent: Term) -> Term:
+    """A computed subscript. What a captured tensor gives is taken as it is and declared non-negative."""
+    if index.reads and not nonneg(index):
+        arena().subscripts.setdefault(index, arena().here)
+        return index
+    return wrapped(index, extent)
+
+
+def _index(lifter: Lifter, call: Call) -> Lifted:
+    value = lifter.value(call.args[0])
+    given: list[Value | None] = [None if t is None else lifter.value(t) for t in call.args[1]]
+    given += [None] * (value.rank - len(given))
+    if any(g is not None and g.sort is Sort.BOOL for g in given):
+        raise NoElementForm
+    axes = [axis for axis, g in enumerate(given) if g is not None]
+    rank = max(g.rank for g in given if g is not None)
+    adjacent = axes[-1] - axes[0] + 1 == len(axes)
+    first = axes[0] if adjacent else 0
+    shape = lifter.shape(call.out)[first : first + rank]
+
+    def element(*ix: Term) -> Term:
+        advanced = ix[first : first + rank]
+        rest = iter((*ix[:first], *ix[first + rank :]))
+        source = (
+            next(rest) if g is None else _subscript(g.broadcast(advanced, shape), value.shape[axis])
+            for axis, g in enumerate(given)
+        )
+        return value.at(*source)
+
+    return element
+
+
+def _gather(lifter: Lifter, call: Call) -> Lifted:
+    value, indices = lifter.value(call.args[0]), lifter.value(call.args[2])
+    axis = axis_of(call.args[1], value.rank)
+    return lambda *ix: value.at(*replaced(ix, axis, _subscript(indices.at(*ix), value.shape[axis])))
+
+
+def _index_select(lifter: Lifter, call: Call) -> Lifted:
+    value, indices = lifter.value(call.args[0]), lifter.value(call.args[2])
+    axis = axis_of(call.args[1], value.rank)
+    return lambda *ix: value.at(*replaced(ix, axis, _subscript(indices.at(ix[axis]), value.shape[axis])))
+
+
+def _embedding(lifter: Lifter, call: Call) -> Lifted:
+    table, indices = lifter.value(call.args[0]), lifter.value(call.args[1])
+    return lambda *ix: table.at(_subscript(indices.at(*ix[:-1]), table.shape[0]), ix[-1])
+
+
+def _take(lifter: Lifter, call: Call) -> Lifted:
+    value, indices = lifter.value(call.args[0]), lifter.value(call.args[1])
+    if value.rank != 1:
+        raise NoElementForm
+    return lambda *ix: value.at(_subscript(indices.at(*ix), value.shape[0]))
+
+
+GATHERS: Final[dict[str, Handler]] = {
+    "index": _index,
+    "_unsafe_index": _index,
+    "gather": _gather,
+    "index_select": _index_select,
+    "embedding": _embedding,
+    "take": _take,
+}

@@ -1,0 +1,53 @@
+"""The judge's numbers: the recorded reference run again in fp64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.lift import Lifter
+from cubridge.frontend.reference.replay import Replay
+
+
+@dataclass(frozen=True, slots=True)
+class OracleValues:
+    """Shapes: out [B, Hq, Lq, D], lse [B, Hq, Lq] or None, empty [B, Hq, Lq]; fp64.
+
+    Rows of `empty` see no key: out is 0 and lse -inf there, whatever the reference gives (`at_empty`: its NaN or mean)."""
+
+    out: Tensor
+    lse: Tensor | None
+    empty: Tensor
+    at_empty: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """The reference in fp64: every float and every cast to a float is fp64, constants are as the reference rounds them."""
+
+    lifter: Lifter
+
+    def raw(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+        """(out, lse) as the reference gives them, NaN where it gives NaN."""
+        recording = self.lifter.recording
+        replay = Replay.start(
+            recording, self.lifter.sizes, sizes_of(q, k), {**extra, "q": q, "k": k, "v": v}, wide=True
+        )
+        values = [replay.tensor(t).double() for t in recording.outputs]
+        return values[0], values[1] if len(values) > 1 else None
+
+    def values(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor], empty: Tensor) -> OracleValues:
+        """`empty` [B, Hq, Lq]: the rows that see no key, by the mask of the spec."""
+        out, lse = self.raw(q, k, v, extra)
+        at_empty = out[empty]
+        out = out.masked_fill(empty[..., None], 0.0)
+        if lse is not None:
+            lse = lse.reshape(empty.shape).masked_fill(empty, -torch.inf)
+        return OracleValues(out, lse, empty, at_empty)
+
+
+def sizes_of(q: Tensor, k: Tensor) -> dict[str, int]:
+    return {"B": q.shape[0], "Hq": q.shape[1], "Hk": k.shape[1], "Lq": q.shape[2], "Lk": k.shape[2], "D": q.shape[3]}

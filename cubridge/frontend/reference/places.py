@@ -1,0 +1,93 @@
+"""Places in the user's Python: the innermost frame that is neither torch's nor ours, with its columns."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Final
+
+from cubridge.ir.diagnostics import Note
+from cubridge.ir.source import NOWHERE, SourceFile, Span
+
+_OURS: Final = str(Path(__file__).resolve().parents[2])
+
+
+@cache
+def _foreign_prefixes() -> tuple[str, ...]:
+    import torch
+
+    standard = str(Path(linecache.__file__).resolve().parent)
+    return (str(Path(torch.__file__).resolve().parent), _OURS, standard, "<frozen", "<@beartype", "<eval_with_key>")
+
+
+@cache
+def _is_users(filename: str) -> bool:
+    return "site-packages" not in filename and not filename.startswith(_foreign_prefixes())
+
+
+@cache
+def source_file(filename: str) -> SourceFile:
+    """The text as Python reads it; empty where there is none (an interactive session)."""
+    return SourceFile.from_text(filename, "".join(linecache.getlines(filename)))
+
+
+def forget_sources() -> None:
+    """Files may have changed since they were read."""
+    linecache.checkcache()
+    source_file.cache_clear()
+    _span_of.cache_clear()
+
+
+@cache
+def _span_of(code: CodeType, instruction: int) -> Span:
+    position = next(islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
+    return _span(code.co_filename, *position)
+
+
+def _span(filename: str, line: int | None, end_line: int | None, column: int | None, end_column: int | None) -> Span:
+    file = source_file(filename)
+    if line is None or line > len(file.line_starts) or not file.data:
+        return NOWHERE
+    if column is None or end_column is None or end_line is None or end_line > len(file.line_starts):
+        return Span.whole_line(file, line)
+    start = file.line_starts[line - 1] + column
+    end = file.line_starts[end_line - 1] + end_column
+    return Span(file, start, max(start, end))
+
+
+def user_span() -> Span:
+    """Where the user's code stands now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if _is_users(frame.f_code.co_filename):
+            return _span_of(frame.f_code, frame.f_lasti)
+        frame = frame.f_back
+    return NOWHERE
+
+
+def call_chain(limit: int = 3) -> tuple[Note, ...]:
+    """The callers of where the user's code stands now, inside the user's code."""
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if _is_users(frame.f_code.co_filename):
+            frames.append(frame)
+        elif frame.f_code.co_filename.startswith(_OURS) and frame.f_code.co_name == "run_reference":
+            break
+        frame = frame.f_back
+    return tuple(Note("called from here", _span_of(f.f_code, f.f_lasti)) for f in frames[1 : limit + 1])
+
+
+def error_span(traceback: TracebackType | None) -> Span:
+    """The innermost place of the user's code in a traceback."""
+    found = NOWHERE
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if _is_users(code.co_filename):
+            found = _span_of(code, traceback.tb_lasti)
+        traceback = traceback.tb_next
+    return found

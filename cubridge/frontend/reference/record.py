@@ -1,0 +1,246 @@
+"""Records the ATen calls of a reference on fake tensors with symbolic sizes.
+
+Layers, outside in: `Rewrite` (function level), functionalize (mutation becomes values), `Recorder` (dispatch level),
+FakeTensorMode with a ShapeEnv. The recorded calls are lifted to a spec, and replayed in fp64 as the oracle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import sympy
+import torch
+from torch import Tensor
+from torch._dynamo.source import ConstantSource
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cubridge.frontend.reference.extents import Extent, extra_values
+from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.places import call_chain, error_span, user_span
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.rewrite import Rewrite
+from cubridge.frontend.reference.symbolic import symbolic_numbers
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.source import NOWHERE, Span
+from cubridge.ir.spec import Shape
+
+logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+
+MAX_CALLS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One ATen call, its operands, its result and the place in the user's code."""
+
+    func: OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    out: Any
+    span: Span
+
+    @property
+    def name(self) -> str:
+        return self.func._overloadpacket.__name__
+
+    def outputs(self) -> tuple[Any, ...]:
+        return tuple(self.out) if isinstance(self.out, (tuple, list)) else (self.out,)
+
+    def arguments(self) -> dict[str, Any]:
+        """Operands by the names of the operator's schema, defaults included."""
+        schema = self.func._schema.arguments
+        bound: dict[str, Any] = dict(zip((a.name for a in schema), self.args))  # noqa: B905 (defaults follow)
+        return {a.name: self.kwargs.get(a.name, a.default_value) for a in schema} | bound
+
+
+class RecordingEnv(ShapeEnv):
+    """A ShapeEnv that remembers where each guard was taken."""
+
+    guard_spans: list[Span]
+
+    def __init__(self) -> None:
+        super().__init__(duck_shape=False, specialize_zero_one=True)
+        self.guard_spans = []
+
+    def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
+        result = super().evaluate_expr(*args, **kwargs)
+        while len(self.guard_spans) < len(self.guards):
+            self.guard_spans.append(user_span())
+        return result
+
+
+class Recorder(TorchDispatchMode):
+    def __init__(self, fake: FakeTensorMode) -> None:
+        super().__init__()
+        self.fake = fake
+        self.calls: list[Call] = []
+        self.constants: dict[int, tuple[Tensor, FakeTensor]] = {}
+        self.current = NOWHERE
+
+    def fake_of(self, value: Any) -> Any:
+        """A tensor that the reference holds (a buffer, a parameter, a closure's) enters by its fake twin."""
+        if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
+            return value
+        if id(value) not in self.constants:
+            self.constants[id(value)] = (value, self.fake.from_tensor(value, static_shapes=True))
+        return self.constants[id(value)][1]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = pytree.tree_map(self.fake_of, (args, kwargs or {}))
+        self.current = span = user_span()
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            refuse(
+                "CU478", f"random operation `{func}`", span, "draw it outside and pass it as an argument", call_chain()
+            )
+        if len(self.calls) >= MAX_CALLS:
+            refuse("CU489", f"the reference makes more than {MAX_CALLS} tensor operations", span, _LOOP_HELP)
+        out = func(*args, **kwargs)
+        if any(isinstance(x, Tensor) for x in (out if isinstance(out, (tuple, list)) else (out,))):
+            self.calls.append(Call(func, args, kwargs, out, span))
+        return out
+
+
+_LOOP_HELP: Final = "write a Python loop over positions as a comparison of index vectors (torch.arange)"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What one run of the reference did. `symbols`: sympy symbol -> name of the size; `static`: sizes that are numbers."""
+
+    calls: list[Call]
+    outputs: tuple[Tensor, ...]
+    inputs: dict[str, Tensor]
+    scalars: dict[str, int | float | bool]
+    constants: list[tuple[Tensor, FakeTensor]]
+    env: RecordingEnv
+    symbols: dict[sympy.Symbol, str]
+    sizes: dict[str, int]
+    static: frozenset[str]
+    extents: dict[str, tuple[Extent, ...]]
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """The symbolic sizes of one recording."""
+
+    env: RecordingEnv
+    symbols: dict[sympy.Symbol, str] = field(default_factory=dict)
+
+    def make(self, name: str, hint: int, static: bool) -> Any:
+        if static or hint < 2:
+            return hint
+        source = ConstantSource(name)
+        symbol = self.env.create_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+        assert isinstance(symbol, sympy.Symbol)
+        self.symbols[symbol] = name
+        return self.env.create_symintnode(symbol, hint=hint, source=source)
+
+
+def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: frozenset[str] = frozenset()) -> Recording:
+    """Run the reference once on fake inputs of `shape`.
+    Errors: CU474 it raises, CU477 data-dependent control flow, CU478 random, CU489 too long, those of `extra_values`."""
+    env = RecordingEnv()
+    fake = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    fake.cache_enabled = False  # keys on symbolic shapes cost more than the operations
+    sizes = _Sizes(env)
+    hints = {"B": shape.B, "Hk": shape.Hk, "Lq": shape.Lq, "Lk": shape.Lk, "D": shape.D, "G": shape.Hq // shape.Hk}
+    dims = {name: sizes.make(name, hint, name in static) for name, hint in hints.items()}
+    dims["Hq"] = dims["G"] * dims["Hk"]
+    tensors, scalars, extents = extra_values(reference, shape)
+    inputs: dict[str, Tensor] = {}
+    with fake:
+        for name, heads, length in (("q", "Hq", "Lq"), ("k", "Hk", "Lk"), ("v", "Hk", "Lk")):
+            inputs[name] = torch.empty(dims["B"], dims[heads], dims[length], dims["D"], dtype=dtype)
+        for name, (example, formula) in tensors.items():
+            inputs[name] = torch.empty([e.symbolic(dims, sizes.make) for e in formula], dtype=example.dtype)
+    recorder = Recorder(fake)
+    outputs = _run(reference, recorder, sizes.symbols, inputs, scalars)
+    return Recording(
+        recorder.calls, outputs, inputs, scalars, list(recorder.constants.values()), env, sizes.symbols, hints,
+        frozenset(name for name in hints if name not in sizes.symbols.values()), extents,
+    )  # fmt: skip
+
+
+def _run(
+    reference: Reference,
+    recorder: Recorder,
+    symbols: Mapping[sympy.Symbol, str],
+    inputs: Mapping[str, Tensor],
+    scalars: Mapping[str, int | float | bool],
+) -> tuple[Tensor, ...]:
+    names = list(inputs)
+
+    def run_reference(*values: Tensor) -> Any:
+        given = dict(zip(names, values, strict=True))
+        q, k, v = (given.pop(n) for n in ("q", "k", "v"))
+        return reference.function(q, k, v, **given, **scalars)
+
+    try:
+        with torch.no_grad(), _quiet(), symbolic_numbers(reference.globals), recorder.fake, recorder, Rewrite():
+            out = torch.func.functionalize(run_reference)(*inputs.values())
+    except CuError:
+        raise
+    except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
+        span = error_span(error.__traceback__)
+        refuse(
+            "CU477",
+            f"a shape or a branch depends on the data ({_first_line(error)})",
+            span if span is not NOWHERE else recorder.current,
+            "use a mask over all keys instead of selecting some",
+        )
+    except (Exception, SystemExit) as error:
+        span = error_span(error.__traceback__)
+        raise CuError(
+            Diagnostic(
+                "CU474",
+                f"the reference fails: {type(error).__name__}: {_named(_first_line(error), symbols)}",
+                span if span is not NOWHERE else recorder.current,
+                help=f"it was called with q [B, Hq, Lq, D], k and v [B, Hk, Lk, D], {_sizes_text(inputs)}",
+            )
+        ) from error
+    results = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    if not all(isinstance(r, Tensor) for r in results):
+        kinds = ", ".join(type(r).__name__ for r in results)
+        raise CuError(Diagnostic("CU475", f"the reference returns {kinds}, not a tensor", reference.span))
+    return results
+
+
+def _sizes_text(inputs: Mapping[str, Tensor]) -> str:
+    q, k = inputs["q"], inputs["k"]
+    hints = [int(n.node.hint) if isinstance(n, torch.SymInt) else n for n in (*q.shape, k.shape[1], k.shape[2])]
+    return "B={}, Hq={}, Lq={}, D={}, Hk={}, Lk={}".format(*hints)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:200] if lines else "no message"
+
+
+def _named(text: str, symbols: Mapping[sympy.Symbol, str]) -> str:
+    """Symbols in torch's message by the names of their sizes."""
+    names = {str(symbol): name for symbol, name in symbols.items()}
+    return re.sub(r"\bs\d+\b", lambda m: names.get(m[0], m[0]), text)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing that the reference prints may reach our stdout."""
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

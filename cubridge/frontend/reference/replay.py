@@ -1,0 +1,100 @@
+"""Runs recorded calls again on real tensors: in fp64 as the oracle, or as recorded for captures computed before a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from cubridge.frontend.reference.algebra.terms import Term
+from cubridge.frontend.reference.evaluate import evaluate_number
+from cubridge.frontend.reference.record import Call, Recording
+from cubridge.frontend.reference.sizes import SizeReader
+
+_CREATES: Final = frozenset(("full", "scalar_tensor", "new_full", "full_like", "fill", "linspace"))
+"""Calls whose result is a number rounded to the traced dtype: constants stay as the reference rounds them."""
+
+_HALF_TO_FLOAT: Final = frozenset(("_softmax", "_log_softmax"))
+
+
+@dataclass
+class Replay:
+    """One replay. `values`: real tensors by the identity of their fake twins."""
+
+    recording: Recording
+    reader: SizeReader
+    sizes: Mapping[str, int]
+    wide: bool
+    values: dict[int, Tensor] = field(default_factory=dict)
+    numbers: dict[Term, int | float | bool] = field(default_factory=dict)
+    producers: dict[int, Call] = field(default_factory=dict)
+
+    @staticmethod
+    def start(
+        recording: Recording, reader: SizeReader, sizes: Mapping[str, int], inputs: Mapping[str, Tensor], wide: bool
+    ) -> Replay:
+        """`wide`: every float is fp64. `inputs`: q, k, v and extra tensors by name."""
+        replay = Replay(recording, reader, sizes, wide)
+        for name, fake in recording.inputs.items():
+            if name in inputs:
+                replay.values[id(fake)] = replay.widened(inputs[name])
+        for real, fake in recording.constants:
+            replay.values[id(fake)] = replay.widened(real.detach())
+        for call in recording.calls:
+            for output in call.outputs():
+                if isinstance(output, Tensor):
+                    replay.producers.setdefault(id(output), call)
+        return replay
+
+    def widened(self, tensor: Tensor) -> Tensor:
+        return tensor.double() if self.wide and tensor.is_floating_point() else tensor
+
+    def tensor(self, fake: Tensor) -> Tensor:
+        """The value of a recorded tensor; runs the calls that it needs, in their order."""
+        needed: list[Call] = []
+        seen: set[int] = set()
+        stack = [fake]
+        while stack:
+            top = stack.pop()
+            if id(top) in self.values or id(top) in seen:
+                continue
+            seen.add(id(top))
+            call = self.producers[id(top)]
+            needed.append(call)
+            stack += [a for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor)]
+        position = {id(call): n for n, call in enumerate(self.recording.calls)}
+        for call in sorted({id(c): c for c in needed}.values(), key=lambda c: position[id(c)]):
+            self._run(call)
+        return self.values[id(fake)]
+
+    def _run(self, call: Call) -> None:
+        args, kwargs = pytree.tree_map(self._operand, (call.args, call.kwargs))
+        if self.wide and call.name in _HALF_TO_FLOAT:
+            args = (*args[:2], False)
+        with torch.no_grad():
+            result = call.func(*args, **kwargs)
+        if self.wide and call.name in _CREATES and isinstance(result, Tensor) and result.is_floating_point():
+            result = result.to(call.out.dtype)
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        for fake, real in zip(call.outputs(), results, strict=True):
+            if isinstance(fake, Tensor):
+                self.values[id(fake)] = self.widened(real)
+
+    def _operand(self, operand: Any) -> Any:
+        if isinstance(operand, Tensor):
+            return self.values[id(operand)]
+        if isinstance(operand, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.number(operand)
+        if self.wide and isinstance(operand, torch.dtype) and operand.is_floating_point:
+            return torch.float64
+        return operand
+
+    def number(self, value: Any) -> int | float | bool:
+        term = self.reader.term(value)
+        if term not in self.numbers:
+            self.numbers[term] = evaluate_number(term, self.sizes)
+        return self.numbers[term]

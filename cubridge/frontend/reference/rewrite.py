@@ -1,0 +1,170 @@
+"""Function-level rewrites, before anything reaches ATen: fused or random functions become their documented math."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.nn.attention.bias import CausalBias, CausalVariant
+from torch.overrides import TorchFunctionMode
+from torch.utils._mode_utils import no_dispatch
+
+from cubridge.frontend.reference.places import call_chain, user_span
+from cubridge.frontend.reference.refusal import refuse
+
+
+class UseOriginal(Exception):
+    """The rewrite does not cover this call."""
+
+
+def attention_math(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """scaled_dot_product_attention as PyTorch documents it. A row that a bool mask leaves empty gives NaN here and 0 in PyTorch."""
+    if dropout_p != 0:
+        refuse("CU478", "dropout: the output would be random", user_span(), "pass dropout_p=0.0", call_chain())
+    if enable_gqa:
+        group = query.size(-3) // key.size(-3)
+        key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
+    scores = query @ key.transpose(-2, -1) * (1 / query.size(-1) ** 0.5 if scale is None else scale)
+    if isinstance(attn_mask, CausalBias):
+        offset = attn_mask.seq_len_kv - attn_mask.seq_len_q if attn_mask.variant == CausalVariant.LOWER_RIGHT else 0
+        attn_mask = torch.ones(attn_mask.seq_len_q, attn_mask.seq_len_kv, dtype=torch.bool).tril(offset)
+    if is_causal:
+        visible = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
+        scores = scores.masked_fill(visible.logical_not(), -math.inf)
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(attn_mask.logical_not(), -math.inf)
+        else:
+            scores = scores + attn_mask
+    return torch.softmax(scores, -1) @ value
+
+
+def _tensor_from_number(data: Any, **options: Any) -> Tensor:
+    if not isinstance(data, (torch.SymInt, torch.SymFloat)):
+        if isinstance(data, (list, tuple)) and any(isinstance(x, (torch.SymInt, torch.SymFloat)) for x in data):
+            return torch.stack(
+                [_tensor_from_number(x, **options) if _symbolic(x) else torch.tensor(x, **options) for x in data]
+            )
+        raise UseOriginal
+    natural = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
+    return torch.full((), data, dtype=options.get("dtype") or natural)  # pyright: ignore[reportArgumentType]
+
+
+def _symbolic(x: object) -> bool:
+    return isinstance(x, (torch.SymInt, torch.SymFloat))
+
+
+def _pad(x: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
+    """ATen's kernel makes every extent a number; joining blocks does not."""
+    if mode != "constant" or any(isinstance(n, int) and n < 0 for n in pad):
+        raise UseOriginal
+    fill = 0 if value is None else value
+    for axis in range(len(pad) // 2):
+        dim = x.dim() - 1 - axis
+        before, after = pad[2 * axis], pad[2 * axis + 1]
+        blocks = [_block(x, dim, before, fill), x, _block(x, dim, after, fill)]
+        present = [b for b in blocks if b is not None]
+        x = torch.cat(present, dim) if len(present) > 1 else x
+    return x
+
+
+def _block(x: Tensor, dim: int, width: Any, fill: Any) -> Tensor | None:
+    if isinstance(width, int) and width == 0:
+        return None
+    return x.new_full([*x.shape[:dim], width, *x.shape[dim + 1 :]], fill)
+
+
+def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if p and training:
+        refuse(
+            "CU478",
+            "dropout: the output would be random",
+            user_span(),
+            "call it in eval mode, or drop it",
+            call_chain(),
+        )
+    return x
+
+
+def _clamp_in_place(x: Tensor, *args: Any, **options: Any) -> Tensor:
+    """Its fake kernel rejects symbolic bounds."""
+    return x.copy_(x.clamp(*args, **options))
+
+
+def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    if dim is None:
+        raise UseOriginal
+    return torch.gather(x, dim, indices)
+
+
+def _number_of(name: str) -> Callable[..., Any]:
+    """A number read from a tensor: fine for a constant of the module, refused for what is computed."""
+
+    def rewritten(x: Tensor, *args: Any, **options: Any) -> Any:
+        if type(x) in (Tensor, torch.nn.Parameter) and not _is_traced(x):
+            with no_dispatch():
+                return getattr(x.detach(), name)(*args, **options)
+        how = "a branch on a tensor" if name == "__bool__" else "a number read from a tensor"
+        return refuse(
+            "CU477",
+            f"{how} (`{name.strip('_')}`): what is computed would depend on the data",
+            user_span(),
+            "keep it a tensor: write the choice as torch.where, the loop as a comparison of index vectors",
+            call_chain(),
+        )
+
+    return rewritten
+
+
+def _is_traced(x: Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return (
+        isinstance(x, FakeTensor)
+        or torch._is_functional_tensor(x)
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+    )
+
+
+REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
+    F.scaled_dot_product_attention: attention_math,
+    torch.tensor: _tensor_from_number,
+    torch.as_tensor: _tensor_from_number,
+    torch.scalar_tensor: _tensor_from_number,
+    F.pad: _pad,
+    torch.Tensor.clamp_: _clamp_in_place,
+    torch.take_along_dim: _take_along,
+    torch.Tensor.take_along_dim: _take_along,
+    **dict.fromkeys((F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout), _dropout),
+    F.feature_alpha_dropout: _dropout,
+    **{
+        getattr(torch.Tensor, name): _number_of(name)
+        for name in ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
+    },
+}
+
+
+class Rewrite(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        rewritten = REWRITES.get(func)
+        if rewritten is None:
+            return func(*args, **kwargs)
+        try:
+            with self:
+                return rewritten(*args, **kwargs)
+        except UseOriginal:
+            return func(*args, **kwargs)

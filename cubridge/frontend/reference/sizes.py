@@ -1,0 +1,145 @@
+"""Symbolic sizes of torch (sympy expressions) as terms."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import sympy
+import torch
+
+from cubridge.frontend.reference.algebra import functions, integers, predicates, reals
+from cubridge.frontend.reference.algebra.comparisons import compare
+from cubridge.frontend.reference.algebra.numbers import number, to_int, to_real
+from cubridge.frontend.reference.algebra.terms import Sort, Term, const, size
+from cubridge.frontend.reference.record import RecordingEnv
+from cubridge.frontend.reference.refusal import refuse
+
+NO_LIMIT = 1 << 62
+"""Slices without an end stop here."""
+
+_RELATIONS: dict[str, str] = {
+    "Equality": "==",
+    "Unequality": "!=",
+    "StrictLessThan": "<",
+    "LessThan": "<=",
+    "StrictGreaterThan": ">",
+    "GreaterThan": ">=",
+}
+
+
+class SizeReader:
+    """Turns symbolic numbers of one recording into terms."""
+
+    def __init__(self, env: RecordingEnv, symbols: dict[sympy.Symbol, str]) -> None:
+        self.env = env
+        self.symbols = symbols
+        self.memo: dict[sympy.Basic, Term] = {}
+
+    def term(self, value: Any) -> Term:
+        if isinstance(value, Term):
+            return value
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.expression(self.env.replace(value.node.expr))
+        return const(value)
+
+    def unreplaced(self, expression: sympy.Basic) -> Term:
+        return self.expression(expression)
+
+    def expression(self, e: sympy.Basic) -> Term:
+        found = self.memo.get(e)
+        if found is None:
+            found = self.memo[e] = self._expression(e)
+        return found
+
+    def _expression(self, e: Any) -> Term:
+        if e.is_Symbol:
+            return size(self.symbols[e])
+        if e.is_Integer:
+            return const(int(e))
+        if e is sympy.true or e is sympy.false:
+            return const(bool(e))
+        if e.is_Rational:
+            return number(Fraction(int(e.p), int(e.q)))
+        if e.is_number and not e.args:
+            return const(float(e))
+        name = type(e).__name__
+        args = [self.expression(x) for x in e.args]
+        if name in _RELATIONS:
+            return compare(_RELATIONS[name], args[0], args[1])
+        if name.startswith("OpaqueUnaryFn_"):
+            return _function(name.removeprefix("OpaqueUnaryFn_"), args[0])
+        return self._operation(name, args, e)
+
+    def _operation(self, name: str, args: list[Term], e: Any) -> Term:
+        whole = all(a.sort is Sort.INT for a in args)
+        match name:
+            case "Add":
+                return integers.add(*args) if whole else reals.add(*args)
+            case "Mul":
+                return _product(args) if whole else reals.mul(*args)
+            case "Pow" if e.args[1].is_Integer and e.args[1] > 0 and whole:
+                return _product([args[0]] * int(e.args[1]))
+            case "Pow" | "FloatPow" | "PowByNatural":
+                return reals.general_power(args[0], args[1])
+            case "FloorDiv" | "CleanDiv":
+                return integers.floordiv(args[0], args[1])
+            case "Mod" | "PythonMod":
+                return integers.mod(args[0], args[1])
+            case "IntTrueDiv" | "FloatTrueDiv":
+                return reals.mul(args[0], reals.reciprocal(args[1]))
+            case "ToFloat" | "Identity":
+                return to_real(args[0]) if name == "ToFloat" else args[0]
+            case "TruncToInt":
+                return to_int(args[0])
+            case "FloorToInt" | "CeilToInt" | "RoundToInt":
+                rounding = {"FloorToInt": "floor", "CeilToInt": "ceil", "RoundToInt": "round"}[name]
+                return to_int(functions.unary(rounding, args[0]))
+            case "Max":
+                return _fold(functions.maximum, args)
+            case "Min":
+                return _fold(functions.minimum, args)
+            case "Abs":
+                return integers.absolute(args[0]) if whole else functions.unary("abs", args[0])
+            case "And":
+                return predicates.conjunction(*args)
+            case "Or":
+                return predicates.disjunction(*args)
+            case "Not":
+                return predicates.negation(args[0])
+            case "Where" | "Piecewise":
+                refuse("CU476", f"a size computed by a branch on sizes: {e}")
+            case _:
+                refuse("CU476", f"a size computed as {e}")
+
+
+def _product(args: list[Term]) -> Term:
+    return _fold(integers.mul, args)
+
+
+def _fold(function: Any, args: list[Term]) -> Term:
+    result = args[0]
+    for arg in args[1:]:
+        result = function(result, arg)
+    return result
+
+
+def _function(name: str, x: Term) -> Term:
+    x = to_real(x)
+    match name:
+        case "sqrt":
+            return reals.power(x, Fraction(1, 2))
+        case "exp":
+            return reals.exp(x)
+        case "log":
+            return reals.log(x)
+        case "log2":
+            return log2(x)
+        case _:
+            return functions.unary(name, x)
+
+
+def log2(x: Term) -> Term:
+    import math
+
+    return reals.mul(reals.log(x), number(1 / math.log(2)))

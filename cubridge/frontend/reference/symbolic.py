@@ -1,0 +1,108 @@
+"""Python numbers that follow a symbolic size: `math.*`, `int`, `float`, `min` and `max` would make it a constant.
+
+While a reference runs, the functions of `math` and these builtins, as its own module sees them, accept symbolic numbers.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+from torch.fx.experimental.sym_node import SymNode
+from torch.utils._sympy import functions as sympy_functions
+
+Symbolic = (torch.SymInt, torch.SymFloat)
+_UNARY: Final = ("log", "sqrt", "exp", "log2", "tanh", "sin", "cos")
+
+
+def _opaque(name: str) -> Callable[..., Any]:
+    real = getattr(math, name)
+    opaque = getattr(sympy_functions, f"OpaqueUnaryFn_{name}")
+
+    def function(x: Any, *rest: Any) -> Any:
+        if isinstance(x, Symbolic):
+            node = x.node
+            value = torch.SymFloat(SymNode(opaque(node.expr), node.shape_env, float, real(node.hint)))
+            return value / real(*rest) if rest else value
+        return real(x, *rest)
+
+    return function
+
+
+def _power(real: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, y: x**y if isinstance(x, Symbolic) or isinstance(y, Symbolic) else real(x, y)
+
+
+def _isqrt(real: Callable[..., Any], sqrt: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda n: torch.sym_int(sqrt(n)) if isinstance(n, Symbolic) else real(n)
+
+
+def _math_functions() -> dict[str, Callable[..., Any]]:
+    table = {name: _opaque(name) for name in _UNARY if hasattr(sympy_functions, f"OpaqueUnaryFn_{name}")}
+    return {**table, "pow": _power(math.pow), "isqrt": _isqrt(math.isqrt, table["sqrt"])}
+
+
+class _AcceptsInstances(type):
+    """`isinstance(x, int)` in the user's module still means the builtin."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return builtins.isinstance(instance, cls.__mro__[1])
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return builtins.issubclass(subclass, cls.__mro__[1])
+
+
+class SymbolicInt(int, metaclass=_AcceptsInstances):
+    def __new__(cls, x: Any = 0, *args: Any) -> Any:
+        return torch.sym_int(x) if isinstance(x, Symbolic) else int(x, *args)
+
+
+class SymbolicFloat(float, metaclass=_AcceptsInstances):
+    def __new__(cls, x: Any = 0.0) -> Any:
+        return torch.sym_float(x) if isinstance(x, Symbolic) else float(x)
+
+
+def _extremum(real: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def function(*args: Any, **options: Any) -> Any:
+        if len(args) == 2 and not options and any(isinstance(a, Symbolic) for a in args):
+            return symbolic(*args)
+        return real(*args, **options)
+
+    return function
+
+
+_BUILTINS: Final[dict[str, Any]] = {
+    "int": SymbolicInt,
+    "float": SymbolicFloat,
+    "max": _extremum(max, torch.sym_max),
+    "min": _extremum(min, torch.sym_min),
+}
+
+
+@contextlib.contextmanager
+def symbolic_numbers(namespace: dict[str, Any]) -> Iterator[None]:
+    """Inside, `math` and the names of `namespace` follow symbolic sizes. Everything is put back."""
+    functions = _math_functions()
+    originals = {name: getattr(math, name) for name in functions}
+    by_identity = {id(original): functions[name] for name, original in originals.items()}
+    saved = dict(namespace)
+    try:
+        for name, function in functions.items():
+            setattr(math, name, function)
+        for name, value in saved.items():
+            if id(value) in by_identity:
+                namespace[name] = by_identity[id(value)]
+        for name, value in _BUILTINS.items():
+            namespace.setdefault(name, value)
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(math, name, original)
+        for name in _BUILTINS:
+            if name not in saved:
+                namespace.pop(name, None)
+        namespace.update((name, value) for name, value in saved.items() if id(value) in by_identity)

@@ -1,0 +1,142 @@
+"""Reads a reference: records it, lifts it to an AttentionSpec, and compares the two at two other shapes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra.terms import Arena, BudgetError, new_arena
+from cubridge.frontend.reference.assemble import Assembled, assemble
+from cubridge.frontend.reference.attempts import attempts
+from cubridge.frontend.reference.captures import CaptureValues
+from cubridge.frontend.reference.compare import compare
+from cubridge.frontend.reference.extents import call_extra_inputs
+from cubridge.frontend.reference.held import held_names
+from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
+from cubridge.frontend.reference.record import record
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.visibility import empty_rows
+from cubridge.ir.diagnostics import CuError, Refused
+from cubridge.ir.spec import AttentionSpec, Shape
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A reference as read. `shape` is the one it was recorded at, `dtype` that of q, k and v there."""
+
+    reference: Reference
+    spec: AttentionSpec
+    shape: Shape
+    dtype: torch.dtype
+    assembled: Assembled
+    arena: Arena
+
+    def extra(self, shape: Shape) -> dict[str, Tensor | int | float | bool]:
+        """The arguments besides q, k, v at a shape. Errors: CU473."""
+        return call_extra_inputs(self.reference, shape)
+
+    def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Tensor], wide: bool = False) -> dict[str, Tensor]:
+        """The spec's captures for one launch. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
+        with new_arena(self.arena):
+            values = CaptureValues(self.assembled.lifter, self.assembled.table)
+            values.check_subscripts(self.assembled.subscripts, sizes, inputs)
+            return values.at(sizes, inputs, wide)
+
+    def empty_rows(self, sizes: Mapping[str, int], captures: Mapping[str, Tensor]) -> Tensor:
+        """[B, Hq, Lq]: rows that see no key."""
+        return empty_rows(self.spec, sizes, captures)
+
+    def oracle_values(
+        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor], empty: Tensor
+    ) -> OracleValues:
+        with new_arena(self.arena):
+            return Oracle(self.assembled.lifter).values(q, k, v, extra, empty)
+
+    def oracle(
+        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor | int | float | bool]
+    ) -> tuple[Tensor, Tensor | None]:
+        """(out, lse) of the reference in fp64; rows that see no key are 0 and -inf."""
+        tensors = only_tensors(extra)
+        sizes = sizes_of(q, k)
+        captures = self.captures(sizes, {**tensors, "q": q, "k": k, "v": v}, wide=True)
+        values = self.oracle_values(q, k, v, tensors, self.empty_rows(sizes, captures))
+        return values.out, values.lse
+
+    def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor | int | float | bool]) -> Tensor:
+        """The reference itself, in the precision of its inputs, or in float32 where it runs in no other."""
+        with torch.no_grad():
+            out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
+        found = out[0] if isinstance(out, (tuple, list)) else out
+        assert isinstance(found, Tensor)
+        return found.to(q.dtype)
+
+
+def only_tensors(extra: Mapping[str, Tensor | int | float | bool]) -> dict[str, Tensor]:
+    return {n: t for n, t in extra.items() if isinstance(t, Tensor)}
+
+
+def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype = torch.bfloat16) -> Traced:
+    """Read `reference`. `shape`: sizes to favour, where the reference is fixed to some. Errors: CU47x to CU49x, located."""
+    first: CuError | None = None
+    for candidate in attempts(shape):
+        for kind in (dtype, torch.float32):
+            try:
+                return _at(reference, candidate, kind)
+            except Refused:
+                raise
+            except CuError as error:
+                first = first or error
+                if not _is_about_dtypes(error):
+                    break
+    assert first is not None
+    raise first
+
+
+def _is_about_dtypes(error: CuError) -> bool:
+    """A reference that mixes float32 captures with half-precision inputs runs in float32 alone."""
+    return any(word in error.diagnostics[0].message for word in ("dtype", "scalar type"))
+
+
+def _at(reference: Reference, shape: Shape, dtype: torch.dtype) -> Traced:
+    with new_arena() as arena, _deep_recursion():
+        try:
+            recording = record(reference, shape, dtype)
+            assembled = assemble(reference, recording, held_names(reference), arena)
+        except BudgetError:
+            refuse("CU489", "reading the reference takes too long", arena.here, _LOOP_HELP)
+        except RecursionError:
+            refuse("CU489", "the reference nests too deeply", arena.here, _LOOP_HELP)
+        traced = Traced(reference, assembled.spec, shape, dtype, assembled, arena)
+    return replace(traced, spec=compare(traced))
+
+
+_LOOP_HELP = "write a Python loop over positions as a comparison of index vectors (torch.arange)"
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """A graph of many calls is lifted by as many nested calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 20_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def compute_captures(
+    traced: Traced,
+    shape: Shape,
+    extra: Mapping[str, Tensor | int | float | bool],
+    qkv: Mapping[str, Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """The spec's captures as CPU tensors, f32, i32 or bool. `qkv` where a computed capture reads them. Errors: CU490."""
+    return traced.captures(shape.sizes(), {**only_tensors(extra), **(qkv or {})})
