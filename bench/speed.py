@@ -15,10 +15,10 @@ from torch import Tensor
 from bench.build import Built
 from bench.peers import Setting, eager, flex, sdpa
 from bench.table import render
-from cubridge.backend.timing import Timing, cuda_clock, interleave
 from bench.variants import VARIANTS
 from cubridge.backend.device import Device
 from cubridge.backend.runtime import Launcher
+from cubridge.backend.timing import Timing, cuda_clock, interleave
 from cubridge.ir.spec import Shape
 
 if TYPE_CHECKING:
