@@ -198,7 +198,10 @@ class Calls(Expressions):
                 number = self.as_scalar(value, call.span)
                 axes |= number.axes
                 exprs[name] = number.expr
-        return Scalar(put_in(meaning(lemma.means), exprs, place), self.dtype(function.result, call.span), axes)
+        made = put_in(meaning(lemma.means), exprs, place)
+        if isinstance(made, Call) and made.fn == "any_lane":
+            self._check_vote(axes, place)
+        return Scalar(made, self.dtype(function.result, call.span), axes)
 
     def _check_reduction(self, value: Fragment, call: CallOf) -> None:
         """A reduction reads a whole row (or tile): a loop over what it reduces may not be around it."""
@@ -231,11 +234,14 @@ class Calls(Expressions):
 
     def _any_sync(self, condition: CExpr, place: Span) -> Scalar:
         value = self.condition(condition)
-        if value.axes:
+        self._check_vote(value.axes, place)
+        return Scalar(Call("any_lane", (value.expr,), span=place), DType.BOOL)
+
+    def _check_vote(self, axes: frozenset[Axis], place: Span) -> None:
+        if axes:
             raise refusal(
                 "a vote inside an element loop", place, DISSOLVE, "collect the rows in an array, then vote once"
             )
-        return Scalar(Call("any_lane", (value.expr,), span=place), DType.BOOL)
 
     def _atomic_add(self, counters: Value, amount: Scalar, place: Span) -> Scalar:
         if not isinstance(counters, Pointer):

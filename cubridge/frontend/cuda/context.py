@@ -134,7 +134,8 @@ def read_context(
             help="write `DEVICE WorkTile work_tile(..)`",
         )
     digests = Digests(program)
-    known = [m for fs in program.functions.values() for f in fs if (m := lemmas.find(digests.function(f)))]
+    maps_of_lanes = [f for fs in program.functions.values() for f in fs if _may_be_lane_map(f)]
+    known = [m for f in maps_of_lanes if (m := lemmas.find(digests.function(f)))]
     rows = [m for m in known if m.kind == "rows"]
     lanes = {m.lanes for m in known if m.kind == "columns"}
     for kind, maps in (("rows", rows), ("columns", lanes)):
@@ -159,6 +160,11 @@ def read_context(
         lanes=lanes.pop(),
         params={p.name: p for p in contract.params},
     )
+
+
+def _may_be_lane_map(function: FunctionText) -> bool:
+    """Integers to a number: only such functions are worth a digest here."""
+    return function.result.name in ("int", "float") and all(p.type.name == "int" for p in function.params)
 
 
 def source_region_name(name: str) -> str:

@@ -12,11 +12,11 @@ from cubridge.frontend.cuda.orchestration import KernelLifter, thread_faults
 from cubridge.frontend.cuda.regions import lift_region, lift_schedule
 from cubridge.frontend.cuda.signs import Facts
 from cubridge.frontend.cuda.structure import read_program, read_source_map
-from cubridge.frontend.cuda.text import Headers, read_unit
+from cubridge.frontend.cuda.text import Headers, is_empty, read_unit
 from cubridge.ir.contract import Instantiation, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Binary, Call, Expr, Field, Function, Kernel, Name
-from cubridge.ir.source import SourceFile
+from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap
 
 
@@ -31,9 +31,10 @@ class Lifted:
 def lift(source: SourceFile, contract: LaunchContract, instance: Instantiation, headers: Headers) -> Lifted:
     """The CuIR of one instantiation of a kernel text. `contract` is the launch contract read for this text.
     Errors: CU420 to CU429, all that are found, each at its place."""
-    source_map = read_source_map(source) if source.data.strip() else None
+    if is_empty(source):
+        raise CuError(Diagnostic("CU420", "the text is empty", Span(source, 0, 0)))
+    source_map = read_source_map(source)
     unit = read_unit(source, dict(instance.macros), headers)
-    assert source_map is not None
     context = read_context(read_program(unit), source_map, contract, instance, load_lemmas())
     return Lifted(_kernel(context), source_map)
 

@@ -96,9 +96,7 @@ def folder_headers(folder: Path) -> Headers:
 
 def read_unit(source: SourceFile, macros: Mapping[str, int | str], headers: Headers) -> TranslationUnit:
     """Preprocess and parse a kernel text for the given macro values.
-    Errors: CU420 text that is empty or no CUDA C++, CU421 a directive that cannot be followed."""
-    if not source.data.strip():
-        raise CuError(Diagnostic("CU420", "the text is empty", Span(source, 0, 0)))
+    Errors: CU420 text that is no CUDA C++, CU421 a directive that cannot be followed."""
     given = {name: Macro(name, str(value), given=True) for name, value in macros.items()}
     reader = _Preprocessor(headers, given)
     reader.read(source)
@@ -107,6 +105,11 @@ def read_unit(source: SourceFile, macros: Mapping[str, int | str], headers: Head
     if faults:
         raise CuError(*faults)
     return TranslationUnit(texts, reader.macros)
+
+
+def is_empty(source: SourceFile) -> bool:
+    """Has the text nothing but blanks, and perhaps a byte order mark?"""
+    return not source.data.decode("latin-1").removeprefix(_BOM).strip()
 
 
 def parse_snippet(text: str) -> Tree:

@@ -76,9 +76,9 @@ def without_comments(text: str) -> str:
 
 
 HELPER_COPY = """
-DEVICE void load_keys(SharedTile<BLOCK_KV, HEAD_DIM>& to, const HeadView& from, const KeySequence& keys, int step, const Params& p) {
-    const int first_row = key_tile(keys, step, p) * BLOCK_KV;
-    load_tile_async(to, from, first_row);
+DEVICE void load_keys(SharedTile<BLOCK_KV, HEAD_DIM>& to, const HeadView& from, const KeySequence& keys, int step,
+                      const Params& p) {
+    load_tile_async(to, from, key_tile(keys, step, p) * BLOCK_KV);
 }
 KERNEL("""
 
@@ -138,7 +138,6 @@ REWRITES = (
             ("for (int c = 0; c < O_COLS; ++c)", "for (int c = 0; O_COLS > c; c += 1)"),
             ("for (int t = 0; t < count; ++t)", "for (int t = 0; t <= count - 1; t++)"),
         ),
-        only="sm80-plus-one",
     ),
     Rewrite(
         "parentheses and braces",
@@ -220,16 +219,6 @@ REWRITES = (
         "short circuit", swap(("(n < keys.full_lo) | (n >= keys.full_hi)", "n < keys.full_lo || n >= keys.full_hi"))
     ),
     Rewrite(
-        "branch for selection",
-        swap(
-            (
-                "            s[r][c] = j < p.len_kv ? s[r][c] : -INFINITY;",
-                "            if (j >= p.len_kv) s[r][c] = -INFINITY;",
-            )
-        ),
-        only="negated",
-    ),
-    Rewrite(
         "struct by fields",
         swap(
             (
@@ -237,7 +226,6 @@ REWRITES = (
                 "    KeySequence keys{lo, hi, full_lo, full_hi};\n    return keys;",
             )
         ),
-        only="locals",
     ),
     Rewrite("CRLF", lambda text: text.replace("\n", "\r\n")),
 )
