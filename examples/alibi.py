@@ -16,4 +16,4 @@ def attention(q, k, v, slopes):
     own = i + (k.shape[2] - q.shape[2])
     s = s + slopes[:, None, None] * (j - own)
     keep = j <= own
-    return torch.softmax(s.masked_fill(~keep, -torch.inf), dim=-1) @ v
+    return torch.softmax(s.masked_fill(~keep, -torch.inf), dim=-1).to(v.dtype) @ v

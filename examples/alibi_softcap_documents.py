@@ -23,4 +23,4 @@ def attention(q, k, v, doc, slopes):
     s = CAP * torch.tanh((s + slopes[:, None, None] * (j - i)) / CAP)
     same = doc[:, None, : q.shape[2], None] == doc[:, None, None, : k.shape[2]]
     keep = same & (j <= i)
-    return torch.softmax(s.masked_fill(~keep, -torch.inf), dim=-1).nan_to_num(0.0) @ v
+    return torch.softmax(s.masked_fill(~keep, -torch.inf), dim=-1).nan_to_num(0.0).to(v.dtype) @ v

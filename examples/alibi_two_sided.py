@@ -15,4 +15,4 @@ def attention(q, k, v, slopes):
     s = q @ k.mT * q.shape[-1] ** -0.5
     own = i + (k.shape[2] - q.shape[2])
     s = s - slopes[:, None, None] * (own - j).abs()
-    return torch.softmax(s, dim=-1) @ v
+    return torch.softmax(s, dim=-1).to(v.dtype) @ v

@@ -16,4 +16,4 @@ def attention(q, k, v, sinks):
     s = s.masked_fill(j > i, -torch.inf)
     sink = sinks[None, :, None, None].expand(s.shape[0], -1, s.shape[2], 1)
     weights = torch.softmax(torch.cat([s, sink], dim=-1), dim=-1)[..., :-1]
-    return weights @ v
+    return weights.to(v.dtype) @ v

@@ -18,4 +18,4 @@ def attention(q, k, v, table):
     j = torch.arange(k.shape[2], device=q.device)[None, :]
     s = q @ k.mT * q.shape[-1] ** -0.5
     s = s + table[:, (i - j).clamp(-REACH, REACH) + REACH]
-    return torch.softmax(s, dim=-1) @ v
+    return torch.softmax(s, dim=-1).to(v.dtype) @ v
