@@ -1,143 +1,188 @@
-"""One form for kernels that say the same in trivially different ways, to compare a lifted patch with its target.
+"""Regions by what they compute: kernels are equal here if the same operations give the same values, whatever locals are called,
+however statements are split, and in which order those that do not depend on each other stand.
 
-Sound before all: equal canonical forms mean equal values, bit for bit, on a device. Names are kept, nothing is reordered, and
-only what no arithmetic can tell apart becomes one: the sign of a literal, integer arithmetic of literals, an integer literal
-that stands for a float, and float literals of region code that are the same in single precision."""
+A region's straight-line body is run on symbols. Every operation on values seen before is one numbered value (hash-consing, so that
+a value used twice is not written twice), and what is left is the values of the places that the region writes. Operands are never
+reordered: floating-point code that adds differently is different code."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cubridge.ir.diagnostics import CuError
-from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
-    REGIONS,
+    Argument,
     Assign,
+    Attr,
     Binary,
+    BoolLit,
     Call,
     Expr,
     FloatLit,
     Function,
     If,
+    Index,
     IntLit,
     Kernel,
     Name,
     Node,
+    Record,
     Stmt,
     Unary,
 )
-from cubridge.ir.region_types import region_scope
-from cubridge.ir.typecheck import Scope, infer
-from cubridge.ir.walk import map_children, rewrite
+from cubridge.ir.walk import children, map_children
 
-_FOLDED: Final[dict[str, Callable[[int, int], int]]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-}
-_LOGIC: Final = frozenset({"&", "|", "^"})
-_MOST: Final = 2**31 - 1
+_WRITTEN: Final = ("s", "o", "lse")
+_KEPT: Final = "kept_unless_any_lane"
+"""What `if any_lane(c):` makes of a place: (c, new value, old value)."""
+
+_OPERATORS: Final = {"floor_div": "//", "floor_mod": "%"}
 
 
 def canonical(kernel: Kernel) -> Kernel:
-    """The canonical form of a kernel; the same object if it is in that form already."""
-    folded = rewrite(kernel, _fold)
-    regions = tuple(_region(folded, r) for r in folded.regions)
-    return folded if regions == folded.regions else replace(folded, regions=regions)
+    """The kernel with every region in its normal form, which is for comparing and not for reading."""
+    constants = {c.name: FloatLit(c.value) for c in kernel.constants if isinstance(c.value, float)}
+    regions = tuple(_Values(constants).function(r) for r in kernel.regions)
+    return kernel if regions == kernel.regions else replace(kernel, regions=regions)
 
 
-def _fold(node: Node) -> Node:
-    match node:
-        case Unary("-", IntLit(value) | FloatLit(value)) if value > 0:
-            return replace(node.operand, value=-value, span=node.span)
-        case Binary(op, IntLit(a), IntLit(b)) if op in _FOLDED and abs(_FOLDED[op](a, b)) <= _MOST:
-            return IntLit(_FOLDED[op](a, b), span=node.span)
-        case _:
-            return node
+@dataclass
+class _Values:
+    """`places`: the value that each local, tile and state field has now, where it has been written."""
 
+    constants: Mapping[str, Expr]
+    places: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
+    numbered: dict[str, Name] = field(default_factory=dict[str, Name])
+    operations: dict[Node, Expr] = field(default_factory=dict[Node, Expr])
 
-def _region(kernel: Kernel, region: Function) -> Function:
-    if region.name not in REGIONS:
-        return region
-    body, scope = _body(region.body, region_scope(kernel, region.name))
-    result = None if region.result is None else _floats(region.result, scope)
-    return replace(region, body=body, result=result)
+    def function(self, region: Function) -> Function:
+        """The normal form; a body that no region may have stays as it is."""
+        if not self._run(region.body):
+            return region
+        result = region.result if region.result is None else self._result(region.result)
+        writer = _Writer(self.operations)
+        outputs = [(p, v) for p, v in self.places.items() if p != v and (isinstance(p, Attr) or _is_tile(p))]
+        stores = [Assign(p, writer.atom(v)) for p, v in sorted(outputs, key=repr)]
+        final = writer.result(result)
+        return replace(region, body=(*writer.body, *stores), result=final)
 
+    # ---- statements --------------------------------------------------------------------------------------------------
 
-def _body(body: tuple[Stmt, ...], scope: Scope) -> tuple[tuple[Stmt, ...], Scope]:
-    done: list[Stmt] = []
-    for stmt in body:
-        match stmt:
-            case Assign(target, value):
-                value = _literal(_floats(value, scope), _is_float(target, scope))
-                done.append(replace(stmt, value=value))
-                scope = _bound(target, value, scope)
-            case If(condition, then, ()):
-                inner, _ = _body(then, scope)
-                done.append(replace(stmt, condition=_floats(condition, scope), then=inner))
+    def _run(self, body: tuple[Stmt, ...]) -> bool:
+        return all(self._statement(s) for s in body)
+
+    def _statement(self, statement: Stmt) -> bool:
+        match statement:
+            case Assign(Name() | Attr() as place, value):
+                self.places[place] = self._value(value)
+                return True
+            case If(Call("any_lane", (condition,)), then, ()):
+                return self._branch(self._value(condition), then)
             case _:
-                done.append(stmt)
-    return tuple(done), scope
+                return False
+
+    def _branch(self, condition: Expr, then: tuple[Stmt, ...]) -> bool:
+        before = dict(self.places)
+        if not self._run(then):
+            return False
+        for place, new in self.places.items():
+            old = before.get(place, place)
+            if new != old:
+                before[place] = self._number(Call(_KEPT, (condition, new, old)))
+        self.places = before
+        return True
+
+    def _result(self, result: Expr) -> Expr:
+        if not isinstance(result, Record):
+            return self._value(result)
+        return replace(result, fields=tuple(Argument(f.name, self._value(f.value)) for f in result.fields))
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+
+    def _value(self, expr: Expr) -> Expr:
+        """A leaf, or the name of a numbered operation."""
+        match expr:
+            case IntLit() | FloatLit() | BoolLit():
+                return _literal(expr)
+            case Name(name):
+                return self.places.get(expr, self.constants.get(name, expr))
+            case Attr():
+                return self.places.get(expr, expr)
+            case Index(base, indices):
+                return self._number(Index(base, tuple(self._value(x) for x in indices)))
+            case Unary("-", operand):
+                value = self._value(operand)
+                return _float(-value.value) if isinstance(value, FloatLit) else self._number(Unary("-", value))
+            case Call(fn, (left, right)) if fn in _OPERATORS:
+                return self._value(Binary(_OPERATORS[fn], left, right))
+            case _:
+                return self._number(map_children(expr, lambda x: self._value(x) if isinstance(x, Expr) else x))
+
+    def _number(self, operation: Expr) -> Name:
+        key = repr(operation)  # tells -0.0 from 0.0
+        if key not in self.numbered:
+            self.numbered[key] = Name(f"#{len(self.numbered)}")
+            self.operations[self.numbered[key]] = operation
+        return self.numbered[key]
 
 
-def _bound(target: Expr, value: Expr, scope: Scope) -> Scope:
-    """The scope after a definition; a value at fault leaves its name unknown, and what reads it as it is."""
-    if not isinstance(target, Name) or target.id in scope.names:
-        return scope
-    try:
-        return scope.bind(target.id, infer(value, scope))
-    except CuError:
-        return scope
+def _is_tile(place: Expr) -> bool:
+    return isinstance(place, Name) and place.id in _WRITTEN
 
 
-def _floats(expr: Expr, scope: Scope) -> Expr:
-    """`expr` with float literals where integers stand for floats, all in single precision."""
-    expr = map_children(expr, lambda child: _floats(child, scope) if isinstance(child, Expr) else child)
-    match expr:
-        case FloatLit(value):
-            return _single(expr, value)
-        case Binary(op, left, right) if op not in _LOGIC:
-            as_float = _is_float(left, scope) or _is_float(right, scope)
-            return replace(expr, left=_literal(left, as_float), right=_literal(right, as_float))
-        case Call(fn, args) if fn in FUNCTIONS and fn not in ("f32", "i32", "i64"):
-            return replace(expr, args=_arguments(fn, args, scope))
-        case _:
-            return expr
+def _literal(literal: IntLit | FloatLit | BoolLit) -> Expr:
+    """Numbers by value: where types hold, an integer that stands for a float cannot be mistaken. Known constants by name."""
+    if isinstance(literal, BoolLit):
+        return literal
+    value = float(literal.value)
+    if isinstance(literal, IntLit):
+        return FloatLit(value) if value == literal.value else literal
+    return next((Name(n) for n, x in _NAMED.items() if _as_fp32(value) == _as_fp32(x)), _float(value))
 
 
-def _arguments(fn: str, args: tuple[Expr, ...], scope: Scope) -> tuple[Expr, ...]:
-    match FUNCTIONS[fn].result:
-        case Result.FLOAT:
-            return tuple(_literal(a, True) for a in args)
-        case Result.SAME | Result.SELECT:
-            as_float = any(_is_float(a, scope) for a in args)
-            return tuple(_literal(a, as_float) for a in args)
-        case _:
-            return args
+def _float(value: float) -> Expr:
+    """-0.0 equals 0.0, so it is written in another way."""
+    return FloatLit(value) if math.copysign(1.0, value) > 0 or value else Unary("-", FloatLit(0.0))
 
 
-def _literal(expr: Expr, as_float: bool) -> Expr:
-    return _single(expr, float(expr.value)) if as_float and isinstance(expr, IntLit) else expr
+_NAMED: Final = {"LOG2E": math.log2(math.e), "LN2": math.log(2.0), "pi": math.pi}
 
 
-def _single(expr: Expr, value: float) -> Expr:
-    """A float literal as the device holds it; one that overflows there is left as it is."""
-    try:
-        rounded = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return expr
-    assert isinstance(rounded, float)
-    if isinstance(expr, FloatLit) and rounded == value and math.copysign(1, rounded) == math.copysign(1, value):
-        return expr
-    return FloatLit(rounded, span=expr.span)
+def _as_fp32(value: float) -> bytes | None:
+    return struct.pack("f", value) if abs(value) < 2.0**127 else None
 
 
-def _is_float(expr: Expr, scope: Scope) -> bool:
-    try:
-        return infer(expr, scope).dtype.is_float
-    except CuError:
-        return False
+@dataclass
+class _Writer:
+    """Writes the operations that outputs need, each before its use, with names in the order of writing."""
+
+    operations: Mapping[Node, Expr]
+    body: list[Assign] = field(default_factory=list[Assign])
+    names: dict[Node, Expr] = field(default_factory=dict[Node, Expr])
+
+    def atom(self, value: Expr) -> Expr:
+        stack: list[Node] = [value]
+        while stack:
+            top = stack[-1]
+            waiting = [n for n in children(self.operations[top]) if self._is_new(n)] if self._is_new(top) else []
+            stack += reversed(waiting)
+            if not waiting:
+                self._write(stack.pop())
+        return self.names.get(value, value)
+
+    def result(self, result: Expr | None) -> Expr | None:
+        if not isinstance(result, Record):
+            return None if result is None else self.atom(result)
+        return replace(result, fields=tuple(replace(f, value=self.atom(f.value)) for f in result.fields))
+
+    def _is_new(self, node: Node) -> bool:
+        return node in self.operations and node not in self.names
+
+    def _write(self, node: Node) -> None:
+        if self._is_new(node):
+            operation = map_children(self.operations[node], lambda n: self.names.get(n, n))
+            self.names[node] = Name(f"#{len(self.names)}")
+            self.body.append(Assign(self.names[node], operation))

@@ -1,6 +1,8 @@
-"""The canonical form: what becomes one, and above all what does not."""
+"""The normal form of regions: what it takes for the same, and what it must tell apart."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -10,54 +12,96 @@ from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile
 from tests.support.golden_texts import GOLDEN_NAMES, golden_file, golden_kernel
 
-_SCORE = "def score(s, kv_start, tile):\n    pass"
+OLD = "    s = exp2(s * p.exponent_scale - row.m_exponent)\n    row.l = row.l * row.o_scale + partial_rowsum(s)\n"
 
 
-def with_score(body: str) -> Kernel:
+def with_probs(body: str) -> Kernel:
     text = golden_file("sm80").text
-    assert _SCORE in text
-    lines = body.replace("\n", "\n    ")
-    return parse(SourceFile.from_text("k", text.replace(_SCORE, f"def score(s, kv_start, tile):\n    {lines}")))
+    assert OLD in text
+    lines = "".join(f"    {line}\n" for line in body.split("; "))
+    return parse(SourceFile.from_text("probs.cuir", text.replace(OLD, lines)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("x = s * 2.0; s = x + x", "s = s * 2.0 + s * 2.0"),
+        ("x = row.m; y = row.l; row.l = x + y", "b = row.l; a = row.m; row.l = a + b"),
+        ("row.m = 1.0; row.l = 2.0", "row.l = 2; row.m = 1"),
+        ("s = s * 2", "s = s * 2.0"),
+        ("s = s * -2.0", "s = s * -(2.0)"),
+        ("s = s + f32(floor_div(i, 4) + floor_mod(i, 3))", "s = s + f32(i // 4 + i % 3)"),
+        ("s = s * 1.4426950408889634", "s = s * LOG2E"),
+        ("s = s * 1.4426950216293335", "s = s * LOG2E"),
+        ("x = s; s = s + 1.0; s = s + x", "x = s + 1.0; s = x + s"),
+        ("terms = s * s; row.l = row.l + partial_rowsum(terms)", "row.l = row.l + partial_rowsum(s * s)"),
+        ("s = s; unused = s * 3.0; row.m = row.m", "pass"),
+        ("s = 1.0; s = row.m", "s = row.m"),
+    ],
+)
+def test_the_same(a: str, b: str) -> None:
+    assert with_probs(a) != with_probs(b)
+    assert canonical(with_probs(a)) == canonical(with_probs(b))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("s = s * 2.0", "s = s * 3.0"),
+        ("s = s + row.m", "s = row.m + s"),
+        ("s = (s + row.m) + row.l", "s = s + (row.m + row.l)"),
+        ("s = maximum(s, 0.0)", "s = maximum(s, -0.0)"),
+        ("x = s; s = s + 1.0; row.m = rowmax(x)", "s = s + 1.0; x = s; row.m = rowmax(x)"),
+        ("row.m = 1.0; row.l = row.m", "row.l = row.m; row.m = 1.0"),
+        ("s = s * LOG2E", "s = s * LN2"),
+        ("s = s + f32(i // 4)", "s = s + f32(i % 4)"),
+        ("s = s + f32(i - j)", "s = s + (f32(i) - f32(j))"),
+        ("s = s + f32(i // BLOCK_Q)", "s = s + f32(i // 128)"),
+        ("s = s; row.m = 1.0", "s = s"),
+    ],
+)
+def test_not_the_same(a: str, b: str) -> None:
+    assert canonical(with_probs(a)) != canonical(with_probs(b))
+
+
+def edited(old: str, new: str) -> Kernel:
+    text = golden_file("sm80").text
+    assert old in text
+    return parse(SourceFile.from_text("edited.cuir", text.replace(old, new)))
+
+
+def test_a_vote_is_part_of_the_meaning() -> None:
+    golden = canonical(golden_kernel("sm80"))
+    vote = "    if any_lane(row.o_scale != 1.0):\n        o = o * row.o_scale\n"
+    named = "    moved = row.o_scale != 1.0\n    if any_lane(moved):\n        x = row.o_scale\n        o = o * x\n"
+    assert canonical(edited(vote, named)) == golden
+    assert canonical(edited(vote, "    o = o * row.o_scale\n")) != golden
+    assert canonical(edited("row.o_scale != 1.0", "row.o_scale != 2.0")) != golden
+
+
+def test_results_of_functions() -> None:
+    golden = canonical(golden_kernel("sm80"))
+    assert canonical(edited("    return keys.hi - 1 - t\n", "    n = keys.hi - 1\n    return n - t\n")) == golden
+    assert canonical(edited("    return keys.hi - 1 - t\n", "    return keys.hi - 2 - t\n")) != golden
+    assert canonical(edited("lo=lo, hi=hi", "lo=hi, hi=lo")) != golden
+    assert canonical(edited("lo=lo, hi=hi", "lo=0, hi=hi")) == golden
+
+
+def test_a_float_constant_is_its_value() -> None:
+    literal = edited("STAGES=2", "STAGES=2, LAG=8.0")
+    text = golden_file("sm80").text.replace("STAGES=2", "STAGES=2, LAG=8.0")
+    assert "<= 8.0" in text
+    named = parse(SourceFile.from_text("lag.cuir", text.replace("<= 8.0", "<= LAG")))
+    assert canonical(named) == canonical(literal)
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
-def test_golden_kernels_are_canonical(name: str) -> None:
-    assert canonical(golden_kernel(name)) is golden_kernel(name)
+def test_only_regions_change(name: str) -> None:
+    kernel = golden_kernel(name)
+    assert replace(canonical(kernel), regions=kernel.regions) == kernel
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("s = s * 2", "s = s * 2.0"),
-        ("s = s * -(2.0)", "s = s * -2.0"),
-        ("s = maximum(s, 0)", "s = maximum(s, 0.0)"),
-        ("s = where(j < i + (2 + 3), s, 0)", "s = where(j < i + 5, s, 0.0)"),
-        ("s = exp2(1) * s", "s = exp2(1.0) * s"),
-        ("s = s * 0.1", "s = s * 0.10000000149011612"),
-        ("x = 3.0\ns = s + x * 2", "x = 3.0\ns = s + x * 2.0"),
-        ("s = 0", "s = 0.0"),
-    ],
-)
-def test_same(one: str, other: str) -> None:
-    assert canonical(with_score(one)) == canonical(with_score(other))
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("s = s * 2.0", "s = 2.0 * s"),
-        ("s = s * 2.0 * 3.0", "s = s * 6.0"),
-        ("s = s + 0.5 + 0.5", "s = s + 1.0"),
-        ("s = s * 0.1", "s = s * 0.1000001"),
-        ("s = -s", "s = s"),
-        ("s = s + 0.0", "s = s"),
-        ("s = s - s", "s = 0.0"),
-        ("s = f32(7 // 2) * s", "s = 3.5 * s"),
-        ("s = s * f32(2147483647 + 1)", "s = s * 2147483648.0"),
-        ("s = f32(i + 1) * s", "s = (f32(i) + 1.0) * s"),
-        ("x = 1\ns = s", "x = 1.0\ns = s"),
-        ("s = where(j <= i, s, -inf)", "s = where(j < i, s, -inf)"),
-    ],
-)
-def test_different(one: str, other: str) -> None:
-    assert canonical(with_score(one)) != canonical(with_score(other))
+def test_a_value_used_twice_at_each_step_stays_small() -> None:
+    doubling = "; ".join(["x0 = s + s", *(f"x{n} = x{n - 1} * x{n - 1}" for n in range(1, 90)), "s = x89"])
+    region = canonical(with_probs(doubling)).region("row_probs")
+    assert len(region.body) == 91
