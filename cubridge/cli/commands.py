@@ -26,10 +26,10 @@ def adapt(options: Namespace) -> int:
 
     Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md and timings.json."""
     folder = output_folder(options.output)
-    from cubridge.driver.adapt import adapt_file
+    from cubridge.driver.adapt import adapt as run_adapt
     from cubridge.driver.report import summary
 
-    adaptation = adapt_file(
+    adaptation = run_adapt(
         options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
         pipeline=_given_pipeline(options.pipeline), progress=progress,
     )  # fmt: skip

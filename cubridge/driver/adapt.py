@@ -2,27 +2,214 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.checks import CheckedKernel, check_kernel, compile_patched
+from cubridge.driver.checks import Findings, Subject, check_subject
+from cubridge.driver.found import found
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_verified
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.report import Changed, Report
+from cubridge.driver.reference import TracedReference, read_reference
+from cubridge.driver.report import Changed, Report, to_markdown
 from cubridge.driver.transfer import transfer
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from cubridge.backend.device import KernelText
     from cubridge.backend.lower import Patched
     from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
     from cubridge.passes.pipeline import Pipeline
+
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds of each stage, in order."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def stage(self, name: str, progress: Progress) -> Iterator[None]:
+        progress(f"{name} ..")
+        start = perf_counter()
+        yield
+        self.seconds[name] = round(perf_counter() - start, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A patched kernel before it is checked. `remarks`: what passes say beside their result."""
+
+    reference: TracedReference
+    kernel: ChosenKernel
+    lifted: Lifted
+    target: Kernel
+    pipeline: Pipeline
+    patched: Patched
+    text: KernelText
+    dtype: str
+    shape: Shape
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptation:
+    """What the user holds. `compile()` gives a PyTorch operator on a machine with a GPU."""
+
+    adapted: Adapted
+    report: Report
+    seconds: dict[str, float]
+
+    @property
+    def source_ir(self) -> Kernel:
+        return self.adapted.lifted.kernel
+
+    @property
+    def target_ir(self) -> Kernel:
+        return self.adapted.target
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.adapted.pipeline
+
+    @property
+    def patch(self) -> str:
+        """A unified diff of the kernel text."""
+        return self.adapted.patched.patch.decode("utf-8", errors="replace")
+
+    @property
+    def cuda(self) -> str:
+        """The patched kernel text."""
+        return self.adapted.patched.text.decode("utf-8", errors="replace")
+
+    def files(self) -> dict[str, bytes]:
+        """What `cuirc adapt` writes, by name; all but timings.json are the same for the same input."""
+        texts = {
+            "source.cuir": to_text(self.source_ir),
+            "target.cuir": to_text(self.target_ir),
+            "pipeline.toml": self.pipeline.to_toml(),
+            "report.json": json.dumps(self.report.to_json(), indent=1) + "\n",
+            "report.md": to_markdown(self.report),
+            "timings.json": json.dumps(self.seconds, indent=1) + "\n",
+        }
+        patched = self.adapted.patched
+        return {"kernel.cu": patched.text, "kernel.patch": patched.patch} | {n: t.encode() for n, t in texts.items()}
+
+    def write(self, folder: Path) -> None:
+        """Write `files()` into a folder that is there. Errors: OSError."""
+        for name, data in self.files().items():
+            (folder / name).write_bytes(data)
+
+
+def adapt(
+    reference: Callable[..., object] | Path | str,
+    kernel: str = "sm80",
+    shape: Shape | None = None,
+    dtype: str = "bf16",
+    *,
+    function: str | None = None,
+    extra_inputs: Callable[..., object] | None = None,
+    pipeline: Pipeline | None = None,
+    progress: Progress = _silent,
+) -> Adaptation:
+    """Adapt `kernel` ("sm80", "sm90a" or the path of a .cu) to `reference`, a callable or a file, and check the result.
+
+    `shape`: example sizes; the result holds for all that meet its preconditions. Errors: CuError, with places."""
+    watch = Stopwatch()
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, pipeline, watch, progress)
+        with watch.stage("check", progress):
+            findings = check_subject(_subject(adapted), pool)
+    return Adaptation(adapted, _report(adapted, findings), watch.seconds)
+
+
+_WORKERS: Final = 2
+
+
+def adapt_unchecked(
+    reference: Callable[..., object] | Path | str,
+    kernel: str = "sm80",
+    shape: Shape | None = None,
+    dtype: str = "bf16",
+    *,
+    function: str | None = None,
+    extra_inputs: Callable[..., object] | None = None,
+) -> Adapted:
+    """The patched kernel alone, verified as CuIR and not run: for tools that check it elsewhere, such as on a GPU."""
+    return _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, Stopwatch(), _silent)
+
+
+def _adapt(
+    reference: Callable[..., object] | Path | str, kernel: str, shape: Shape | None, dtype: str, function: str | None,
+    extra_inputs: Callable[..., object] | None, pipeline: Pipeline | None, watch: Stopwatch, progress: Progress,
+) -> Adapted:  # fmt: skip
+    with watch.stage("read the kernel", progress):
+        chosen = choose_kernel(kernel)
+        lifted = lift_verified(chosen, dtype, (shape or DEFAULT_SHAPE).D)
+    with watch.stage("read the reference", progress):
+        given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
+        traced = read_reference(given, function, shape, extra_inputs)
+    sizes = shape or traced.traced.shape
+    with watch.stage("transfer", progress):
+        transferred = transfer(lifted.kernel, traced.attention.spec, pipeline)
+    with watch.stage("lower", progress):
+        patched = lower_kernel(chosen, lifted, transferred.kernel, dtype, sizes.D)
+        text = chosen.with_text(patched_source(patched))
+    return Adapted(
+        traced,
+        chosen,
+        lifted,
+        transferred.kernel,
+        transferred.pipeline,
+        patched,
+        text,
+        dtype,
+        sizes,
+        transferred.remarks,
+    )
+
+
+def _subject(adapted: Adapted) -> Subject:
+    return Subject(
+        adapted.reference.attention,
+        adapted.kernel,
+        adapted.lifted,
+        adapted.target,
+        adapted.text,
+        adapted.dtype,
+        adapted.shape,
+    )
+
+
+def _report(adapted: Adapted, findings: Findings) -> Report:
+    patched = adapted.patched
+    return Report(
+        reference=adapted.reference.name,
+        kernel=adapted.kernel.name,
+        arch=adapted.kernel.text.contract.arch,
+        dtype=adapted.dtype,
+        shape=str(adapted.shape),
+        pipeline=adapted.pipeline.to_text(),
+        found=found(adapted.reference.attention.spec),
+        changed=Changed(patched.regions_changed, patched.lines_added, patched.lines_removed),
+        cases=findings.cases,
+        mutants=findings.mutants,
+        compiled=findings.compiled,
+        verdict=findings.verdict,
+        not_checked=(*adapted.remarks, *findings.not_checked),
+    )

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Attention:
     """`extra`: the reference's arguments besides q, k, v at a shape. `captures`: from these to every captured value of the
-    spec. `oracle`: (out, lse) in fp64. `half`: the reference itself, in the precision of its inputs."""
+    spec, for inputs {q, k, v}. `oracle`: (out, lse) in fp64. `half`: the reference itself, in the precision of its inputs."""
 
     name: str
     spec: AttentionSpec
     extra: Callable[[Shape], Extra]
-    captures: Callable[[Shape, Extra], Captures]
+    captures: Callable[[Shape, Extra, dict[str, Tensor]], Captures]
     oracle: Callable[[Tensor, Tensor, Tensor, Extra], Outputs]
     half: Callable[[Tensor, Tensor, Tensor, Extra], Tensor]

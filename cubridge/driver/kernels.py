@@ -40,14 +40,14 @@ def choose_kernel(kernel: str) -> ChosenKernel:
     """`sm80`, `sm90a`, or the path of a .cu whose contract lies beside it as .toml; a text without one is read under the
     contract of the packaged kernel whose headers it includes.
 
-    Errors: OSError for a file that cannot be read; CU430s for a faulty contract; CU810 for a name that is no kernel."""
+    Errors: OSError for a file that cannot be read; CU430s for a faulty contract; CU840 for a name that is no kernel."""
     if kernel in PACKAGED:
         path = FOLDER / kernel / "attention_forward.cu"
         return _read(kernel, SourceFile(f"{kernel}/{path.name}", path.read_bytes()), path.with_suffix(".toml"))
     path = Path(kernel)
     if path.suffix != ".cu":
         message = f"`{kernel}` is not a kernel"
-        raise CuError(Diagnostic("CU810", message, help=f"{' or '.join(PACKAGED)}, or the path of a .cu file"))
+        raise CuError(Diagnostic("CU840", message, help=f"{' or '.join(PACKAGED)}, or the path of a .cu file"))
     source = SourceFile.read(path)
     contract = path.with_suffix(".toml")
     return _read(path.name, source, contract if contract.exists() else _packaged_contract(source))
@@ -59,7 +59,7 @@ def _packaged_contract(source: SourceFile) -> Path:
             return FOLDER / name / "attention_forward.toml"
     contract = Path(source.name).with_suffix(".toml").name
     message = f"{source.name} has no launch contract: {contract} is not beside it, and it includes no packaged headers"
-    raise CuError(Diagnostic("CU811", message, help="write one as docs/kernels.md says"))
+    raise CuError(Diagnostic("CU841", message, help="write one as docs/kernels.md says"))
 
 
 def _read(name: str, source: SourceFile, contract_path: Path) -> ChosenKernel:

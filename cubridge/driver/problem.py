@@ -55,7 +55,7 @@ def make_problem(
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
     q, k, v = make_inputs(kind, shape, half, seed)
     extra = attention.extra(shape)
-    captures = attention.captures(shape, extra)
+    captures = attention.captures(shape, extra, {"q": q, "k": k, "v": v})
     values = spec_values(attention.spec, q, k, v, captures, approximated)
     out, lse = attention.oracle(q, k, v, extra)
     heads = torch.arange(shape.Hq) // (shape.Hq // shape.Hk) if shape.Hk else torch.arange(0)

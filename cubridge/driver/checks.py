@@ -1,0 +1,133 @@
+"""Every check of one adaptation that this machine can run, in an order that keeps both cores busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from cubridge.backend.emulate import EmulatorDevice
+from cubridge.backend.runtime import Launcher
+from cubridge.driver.check import Checker, approximations
+from cubridge.driver.kernels import DTYPES
+from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.plan import emulator_cases, mutant_cases, value_cases
+from cubridge.driver.report import CaseResult, Compiled, MutantResult, Verdict
+from cubridge.driver.runners import LaunchRunner, Runner, ValueRunner
+from cubridge.driver.transfer import transfer
+from cubridge.ir.diagnostics import CuError
+
+if TYPE_CHECKING:
+    from cubridge.backend.device import KernelText
+    from cubridge.driver.attention import Attention
+    from cubridge.driver.kernels import ChosenKernel
+    from cubridge.frontend.cuda.lift import Lifted
+    from cubridge.ir.nodes import Kernel
+    from cubridge.ir.spec import AttentionSpec, Shape
+
+T = TypeVar("T")
+
+EMULATED_HEAD_DIM: Final = 64
+EMULATED_MUTANTS: Final = 2
+"""Mutants that are emulated besides; all are run on the value engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is checked: a kernel text under a contract, and the CuIR that it says, of one instantiation."""
+
+    attention: Attention
+    kernel: ChosenKernel
+    lifted: Lifted
+    target: Kernel
+    text: KernelText
+    dtype: str
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    cases: tuple[CaseResult, ...]
+    mutants: tuple[MutantResult, ...]
+    compiled: tuple[Compiled, ...]
+    verdict: Verdict
+    not_checked: tuple[str, ...]
+
+
+def check_subject(subject: Subject, pool: ThreadPoolExecutor) -> Findings:
+    """Run all checks. A missing tool (compiler, GPU) lowers the verdict and is listed, it fails nothing."""
+    compiling = pool.submit(compile_text, subject)
+    building = pool.submit(_emulator, subject)
+    checker = Checker(subject.attention, subject.dtype, approximations(subject.target))
+    spec = subject.attention.spec
+    cases = list(checker.run(ValueRunner(subject.target), value_cases(spec, subject.shape)))
+    missing: list[str] = []
+    emulator = _available(building, missing)
+    if emulator is not None:
+        cases += checker.run(emulator, emulator_cases(spec, EMULATED_HEAD_DIM))
+    mutants = tuple(_reject_mutants(subject, checker, emulated=emulator is not None))
+    compiled = _available(compiling, missing)
+    verdict = _verdict(emulator is not None, compiled is not None)
+    return Findings(tuple(cases), mutants, () if compiled is None else (compiled,), verdict, tuple(missing))
+
+
+def _verdict(emulated: bool, compiled: bool) -> Verdict:
+    if not emulated:
+        return Verdict.INTERPRETED
+    return Verdict.COMPILED if compiled else Verdict.EMULATED
+
+
+def _available(future: Future[T], missing: list[str]) -> T | None:
+    """The result, or None where it needs a tool that is not here, which is noted."""
+    try:
+        return future.result()
+    except CuError as error:
+        if error.exit_code != 5:
+            raise
+        missing.append(error.diagnostics[0].message)
+        return None
+
+
+def compile_text(subject: Subject) -> Compiled:
+    """Compile for the kernel's architecture. Errors: CU80x; exit code 5 where the compiler is not installed."""
+    from cubridge.backend.compile import compile_best
+
+    done = compile_best(
+        subject.text.source, subject.text.contract, DTYPES[subject.dtype], subject.shape.D,
+        include_dirs=subject.text.include_dirs,
+    )  # fmt: skip
+    macros = " ".join(f"{name}={value}" for name, value in done.instantiation.macros)
+    resources = done.resources
+    return Compiled(done.target.name, macros, resources.registers, resources.spills, done.shared_bytes)
+
+
+def _emulator(subject: Subject) -> Runner:
+    return _emulate(subject.text, subject.dtype)
+
+
+def _emulate(text: KernelText, dtype: str) -> Runner:
+    """The text on the emulator, built. Errors: CU83x; exit code 5 where there is no C++ compiler."""
+    launcher = Launcher(EmulatorDevice(), text)
+    launcher.prepare(DTYPES[dtype], EMULATED_HEAD_DIM)
+    return LaunchRunner(launcher, "emulator")
+
+
+def _reject_mutants(subject: Subject, checker: Checker, emulated: bool) -> Iterator[MutantResult]:
+    """Wrong specs, adapted as the right one was. Each must be rejected, by every stage that runs it."""
+    cases = mutant_cases(subject.attention.spec, subject.shape.D)
+    for number, (name, wrong, problem) in enumerate(checker.wrong_specs(cases)):
+        yield checker.reject(name, problem, partial(_value_mutant, subject, wrong))
+        if emulated and number < EMULATED_MUTANTS and subject.shape.D == EMULATED_HEAD_DIM:
+            yield checker.reject(f"{name}, as text", problem, partial(_text_mutant, subject, wrong))
+
+
+def _value_mutant(subject: Subject, wrong: AttentionSpec) -> Runner:
+    return ValueRunner(transfer(subject.lifted.kernel, wrong).kernel)
+
+
+def _text_mutant(subject: Subject, wrong: AttentionSpec) -> Runner:
+    target = transfer(subject.lifted.kernel, wrong).kernel
+    patched = lower_kernel(subject.kernel, subject.lifted, target, subject.dtype, subject.shape.D)
+    return _emulate(subject.kernel.with_text(patched_source(patched)), subject.dtype)

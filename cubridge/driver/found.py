@@ -1,0 +1,34 @@
+"""A spec as the text of a report."""
+
+from __future__ import annotations
+
+from cubridge.driver.report import Found
+from cubridge.ir.printer import print_expr
+from cubridge.ir.source import NOWHERE
+from cubridge.ir.spec import AttentionSpec, Capture, Remark
+
+
+def found(spec: AttentionSpec) -> Found:
+    return Found(
+        score=print_expr(spec.score),
+        mask=print_expr(spec.mask),
+        weight=print_expr(spec.weight),
+        rows=tuple(f"{r.name} = {r.kind} over {print_expr(r.over)} of {print_expr(r.body)}" for r in spec.rows),
+        finalize=print_expr(spec.finalize),
+        lse=None if spec.lse is None else print_expr(spec.lse),
+        kv_head=print_expr(spec.kv_head),
+        captures=tuple(_capture(c) for c in spec.captures),
+        preconditions=tuple(print_expr(p.condition) for p in spec.preconditions),
+        specialised=tuple(_remark(r) for r in spec.specialised),
+        assumptions=tuple(_remark(r) for r in spec.assumptions),
+        warnings=tuple(_remark(r) for r in spec.warnings),
+    )
+
+
+def _capture(capture: Capture) -> str:
+    extents = ", ".join(print_expr(e) for e in capture.extents)
+    return f"{capture.name}[{extents}] {capture.dtype} ({capture.kind})"
+
+
+def _remark(remark: Remark) -> str:
+    return remark.message if remark.span is NOWHERE else f"{remark.message} (line {remark.span.location[0]})"

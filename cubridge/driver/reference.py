@@ -1,0 +1,58 @@
+"""A reference as the user gives it, file or live callable, traced and ready to be checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cubridge.driver.attention import Attention
+from cubridge.frontend.reference.load import Reference, load_reference
+from cubridge.frontend.reference.trace import Traced, only_tensors, trace
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cubridge.driver.attention import Captures, Extra
+    from cubridge.ir.spec import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class TracedReference:
+    """`traced`: what the tracer knows; `attention`: the same for the checker."""
+
+    traced: Traced
+    attention: Attention
+
+    @property
+    def name(self) -> str:
+        return self.attention.name
+
+    def explain(self) -> str:
+        """What was found, for a person."""
+        from cubridge.frontend.reference.explain import explain
+
+        return explain(self.traced)
+
+
+def read_reference(
+    reference: Path | Callable[..., object],
+    function: str | None = None,
+    shape: Shape | None = None,
+    extra_inputs: Callable[..., object] | None = None,
+) -> TracedReference:
+    """Load and trace. `extra_inputs` belongs to a live callable; a file has its own. Errors: CU47x to CU49x, located."""
+    if isinstance(reference, Path):
+        loaded = load_reference(reference, function)
+    else:
+        loaded = Reference.of(reference, extra_inputs)  # pyright: ignore[reportArgumentType]
+    traced = trace(loaded, shape)
+    return TracedReference(traced, _attention(loaded.name, traced))
+
+
+def _attention(name: str, traced: Traced) -> Attention:
+    def captures(shape: Shape, extra: Extra, inputs: dict[str, Tensor]) -> Captures:
+        return traced.captures(shape.sizes(), {**only_tensors(extra), **inputs})  # pyright: ignore[reportArgumentType]
+
+    return Attention(name, traced.spec, traced.extra, captures, traced.oracle, traced.half)  # pyright: ignore[reportArgumentType]
