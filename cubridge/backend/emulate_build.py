@@ -22,7 +22,7 @@ from cubridge.ir.source import NOWHERE, SourceFile, Span
 
 _EMULATE: Final = KERNELS_DIR / "emulate"
 _COMMON: Final = ("-std=c++17", "-g1", "-fno-exceptions", "-fno-rtti", "-fno-pie", "-U_FORTIFY_SOURCE")
-_RUNTIME_FLAGS: Final = (*_COMMON, "-O2")
+_RUNTIME_FLAGS: Final = (*_COMMON, "-O2", "-ftree-vectorize")
 _KERNEL_FLAGS: Final = (
     *_COMMON,
     "-O2",

@@ -39,7 +39,9 @@ DEVICE void load_tile_async(SharedTile<R, C>& dst, const TensorMap& src, Barrier
 // 8 rows. Only the low word depends on the address, so the steps of a gemm are 32-bit additions to one base (shared memory
 // ends below 256 KB: the 14-bit address field never carries into the leading stride).
 constexpr u32 DESCRIPTOR_HIGH = 1u << 30 | 1024 >> 4;
-DEVICE u32 descriptor_base(const void* tile, int leading_bytes) { return (smem_address(tile) >> 4) + ((u32)(leading_bytes >> 4) << 16); }
+DEVICE u32 descriptor_base(const void* tile, int leading_bytes) {
+    return (smem_address(tile) >> 4) + ((u32)(leading_bytes >> 4) << 16);
+}
 DEVICE u64 descriptor(u32 base, int offset_bytes) { return (u64)DESCRIPTOR_HIGH << 32 | (base + (u32)(offset_bytes >> 4)); }
 
 // CuIR: s = gemm_async(q, k.T)      q: the 64 rows of this consumer; joins the open wgmma group

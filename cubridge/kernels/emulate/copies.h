@@ -14,7 +14,7 @@ void copy_16(void* dst, const void* src, int valid_bytes) {
     check_inside(offset, 16, "copy");
     check_aligned(dst, 16);
     check_aligned(src, 16);
-    if (valid_bytes < 0 || valid_bytes > 16) fault(Fault::misuse, "a copy of 16 bytes has from 0 to 16 valid bytes", self->place);
+    if (valid_bytes < 0 || valid_bytes > 16) misuse("a copy of 16 bytes has from 0 to 16 valid bytes");
     if (valid_bytes) check_global(src, (size_t)valid_bytes, false);
     start_copy(offset / GRANULE);
     CopyOf16 copy = {dst, {}, self->place};
@@ -62,7 +62,7 @@ inline std::deque<TensorCopy*> copies_on_their_way;
 inline const TensorMap& map_of(const void* handle) {
     u64 words[2];
     memcpy(words, handle, sizeof words);
-    if (words[0] != MAP_MAGIC || words[1] >= tensor_maps.size()) fault(Fault::misuse, "this is not a tensor map", self->place);
+    if (words[0] != MAP_MAGIC || words[1] >= tensor_maps.size()) misuse("this is not a tensor map");
     return tensor_maps[words[1]];
 }
 
@@ -72,11 +72,13 @@ inline void read_box(const TensorMap& map, u32 offset, std::vector<unsigned char
     for (int row = 0; row < map.box[1]; ++row) {
         const int y = at[1] + row;
         const bool inside = y >= 0 && y < map.dims[1] && at[2] >= 0 && at[2] < map.dims[2] && at[3] >= 0 && at[3] < map.dims[3];
+        const long long row_at = y * map.stride_bytes[1] + at[2] * map.stride_bytes[2] + at[3] * map.stride_bytes[3];
+        const unsigned char* from = inside ? map.base + row_at : nullptr;
         for (int x = 0; inside && x < map.box[0]; ++x) {
             if (at[0] + x < 0 || at[0] + x >= map.dims[0]) continue;
             const u32 plain = offset + (u32)(row * row_bytes + x * 2);
             const u32 swizzled = plain ^ ((plain >> 7) & 7) << 4;
-            memcpy(&data[swizzled - offset], map.base + y * map.stride_bytes[1] + at[2] * map.stride_bytes[2] + at[3] * map.stride_bytes[3] + (at[0] + x) * 2, 2);
+            memcpy(&data[swizzled - offset], from + (at[0] + x) * 2, 2);
         }
     }
 }
@@ -86,7 +88,7 @@ void tensor_load(void* dst, const void* handle, void* full, int column, int row,
     const TensorMap& map = map_of(handle);
     Mbarrier& barrier = barrier_at(full);
     if (!barrier.visible_to_copies) {
-        fault(Fault::race, "a copy signals a barrier whose initialisation no fence has made visible", self->place, barrier.init_place, "the initialisation");
+        race("a copy signals a barrier whose initialisation no fence has made visible", barrier.init_place, "the initialisation");
     }
     TensorCopy copy;
     copy.offset = arena_offset(dst);
@@ -94,7 +96,7 @@ void tensor_load(void* dst, const void* handle, void* full, int column, int row,
     copy.barrier = &barrier;
     copy.place = self->place;
     check_inside(copy.offset, (u32)copy.data.size(), "copy");
-    if (copy.offset % 1024) fault(Fault::misuse, "a swizzled copy's destination is not aligned to 1024 bytes", self->place);
+    if (copy.offset % 1024) misuse("a swizzled copy's destination is not aligned to 1024 bytes");
     for (u32 at = 0; at < copy.data.size(); at += GRANULE) start_copy((copy.offset + at) / GRANULE);
     read_box(map, copy.offset, copy.data, {column, row, head, batch});
     memset(dst, POISON, copy.data.size());

@@ -69,6 +69,14 @@ inline void (*land_copies)() = nullptr;        // lands what is on its way
 inline bool (*copies_pending)() = nullptr;
 inline void (*describe_wait)(const Thread&, char*, size_t) = nullptr;
 
+// Faults of the call that this thread is in.
+[[noreturn]] inline void race(const char* reason, Place other = nullptr, const char* other_text = "") {
+    fault(Fault::race, reason, self->place, other, other_text);
+}
+[[noreturn]] inline void misuse(const char* reason, Place other = nullptr, const char* other_text = "") {
+    fault(Fault::misuse, reason, self->place, other, other_text);
+}
+
 // First statement of every call from the kernel text.
 #define EMU_ENTER() (self->place = __builtin_return_address(0))
 
@@ -116,7 +124,8 @@ inline unsigned char* stacks = nullptr;
 
 inline void reserve_stacks(int count) {
     if (stacks) return;
-    stacks = static_cast<unsigned char*>(mmap(nullptr, count * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    constexpr int FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    stacks = static_cast<unsigned char*>(mmap(nullptr, count * STACK_BYTES, PROT_READ | PROT_WRITE, FLAGS, -1, 0));
     if (stacks == MAP_FAILED) fault(Fault::launch, "no memory for the stacks of the block's threads", nullptr);
     for (int x = 0; x < count; ++x) mprotect(stacks + x * STACK_BYTES, GUARD_BYTES, PROT_NONE);
 }

@@ -53,9 +53,11 @@ inline void describe_address(const unsigned char* p, char* text, size_t bytes) {
     } else if (p < t->data) {
         snprintf(text, bytes, "%ld bytes before the start of `%s`", (long)(t->data - p), t->name.c_str());
     } else if (p >= t->data + t->bytes) {
-        snprintf(text, bytes, "%ld bytes past the end of `%s` (%zu bytes)", (long)(p - t->data - t->bytes), t->name.c_str(), t->bytes);
+        const long past = (long)(p - t->data - t->bytes);
+        snprintf(text, bytes, "%ld bytes past the end of `%s` (%zu bytes)", past, t->name.c_str(), t->bytes);
     } else {
-        snprintf(text, bytes, "byte %ld of `%s`%s", (long)(p - t->data), t->name.c_str(), t->writable() ? "" : ", which is an input");
+        const char* kind = t->writable() ? "" : ", which is an input";
+        snprintf(text, bytes, "byte %ld of `%s`%s", (long)(p - t->data), t->name.c_str(), kind);
     }
 }
 
@@ -71,7 +73,7 @@ inline void check_global(const void* address, size_t bytes, bool write) {
 }
 
 inline void check_aligned(const void* p, size_t bytes) {
-    if (reinterpret_cast<uintptr_t>(p) % bytes) fault(Fault::misuse, "an address is not aligned to the 16 bytes that it moves", self->place);
+    if (reinterpret_cast<uintptr_t>(p) % bytes) misuse("an address is not aligned to the 16 bytes that it moves");
 }
 
 void store_16(void* p, u32 a, u32 b, u32 c, u32 d) {
@@ -102,7 +104,7 @@ inline void check_tensors_at_end() {
 // ---- plain loads and stores that trap ----
 inline Place place_of_signal(const ucontext_t* context) {
 #if defined(__x86_64__)
-    return reinterpret_cast<Place>(context->uc_mcontext.gregs[REG_RIP] + 1);  // like a return address: just past the instruction's start
+    return reinterpret_cast<Place>(context->uc_mcontext.gregs[REG_RIP] + 1);  // past its start, as a return address is
 #elif defined(__aarch64__)
     return reinterpret_cast<Place>(context->uc_mcontext.pc + 1);
 #else

@@ -124,7 +124,8 @@ inline void write_outputs(const char* path) {
     FILE* file = fopen(path, "wb");
     if (!file) fault(Fault::launch, "the outputs cannot be written", nullptr);
     for (const auto& t : tensors) {
-        if ((t.flags & OUTPUT) && fwrite(t.data, 1, t.bytes, file) != t.bytes) fault(Fault::launch, "the outputs cannot be written", nullptr);
+        if (!(t.flags & OUTPUT)) continue;
+        if (fwrite(t.data, 1, t.bytes, file) != t.bytes) fault(Fault::launch, "the outputs cannot be written", nullptr);
     }
     fclose(file);
 }

@@ -26,7 +26,7 @@ int warp_uniform(int value) {
     messages[self->lane()].value = (u32)value;
     warp_meet([&messages] {
         for (const auto& m : messages) {
-            if (m.value != messages[0].value) fault(Fault::misuse, "a value said to be uniform differs between the lanes of a warp", self->place);
+            if (m.value != messages[0].value) misuse("a value said to be uniform differs between the lanes of a warp");
         }
     });
     return value;
@@ -61,18 +61,18 @@ void block_sync() {
 }
 
 inline Meeting& arrive_named(int id, int count, bool waits) {
-    if (id < 1 || id > 15) fault(Fault::misuse, "a named barrier has a number from 1 to 15", self->place);
-    if (count % WARP || count <= 0) fault(Fault::misuse, "a named barrier counts whole warps", self->place);
+    if (id < 1 || id > 15) misuse("a named barrier has a number from 1 to 15");
+    if (count % WARP || count <= 0) misuse("a named barrier counts whole warps");
     Meeting& m = named_meetings[id];
     if (m.arrived == 0) {
         m.expected = count;
         m.place = self->place;
     }
-    if (m.expected != count) fault(Fault::misuse, "a named barrier is used with two thread counts in one phase", self->place, m.place, "the other");
+    if (m.expected != count) misuse("a named barrier is used with two thread counts in one phase", m.place, "the other");
     m.gathering.join(release_clock());
     m.waiting += waits;
     if (++m.arrived == count) {
-        if (m.waiting == 0) fault(Fault::misuse, "a phase of a named barrier ends by arrivals alone: nobody waits on it", self->place, m.place, "the first");
+        if (m.waiting == 0) misuse("a phase of a named barrier ends by arrivals alone: nobody waits on it", m.place, "the first");
         m.complete();
     }
     return m;
@@ -119,10 +119,10 @@ inline void reset_meetings() {
 inline Mbarrier& barrier_at(const void* p) {
     const u32 offset = arena_offset(p);
     check_inside(offset, 8, "barrier");
-    if (barrier_ids[offset / 8] < 0) fault(Fault::misuse, "a barrier is used that nothing initialised", self->place);
+    if (barrier_ids[offset / 8] < 0) misuse("a barrier is used that nothing initialised");
     Mbarrier& b = mbarriers[barrier_ids[offset / 8]];
     if (own_clock().at[b.init_warp] < b.init_epoch) {
-        fault(Fault::race, "a barrier is used without a synchronisation after its initialisation", self->place, b.init_place, "the initialisation");
+        race("a barrier is used without a synchronisation after its initialisation", b.init_place, "the initialisation");
     }
     return b;
 }
@@ -137,7 +137,7 @@ inline void end_phase_if_due(Mbarrier& b) {
 }
 
 inline void arrive_at(Mbarrier& b) {
-    if (b.pending <= 0) fault(Fault::misuse, "one arrival too many in this phase of a barrier", self->place, b.init_place, "its count is set");
+    if (b.pending <= 0) misuse("one arrival too many in this phase of a barrier", b.init_place, "its count is set");
     b.gathering.join(release_clock());
     b.pending--;
     end_phase_if_due(b);
@@ -147,8 +147,9 @@ void barrier_init(void* p, int arrivals) {
     EMU_ENTER();
     const u32 offset = arena_offset(p);
     check_inside(offset, 8, "barrier");
-    if (barrier_ids[offset / 8] >= 0) fault(Fault::misuse, "a barrier is initialised twice", self->place, mbarriers[barrier_ids[offset / 8]].init_place, "first");
-    if (arrivals < 1) fault(Fault::misuse, "a barrier is initialised with less than one arrival", self->place);
+    const int before = barrier_ids[offset / 8];
+    if (before >= 0) misuse("a barrier is initialised twice", mbarriers[before].init_place, "first");
+    if (arrivals < 1) misuse("a barrier is initialised with less than one arrival");
     if ((int)mbarriers.size() == MAX_BARRIERS) fault(Fault::launch, "more barriers than the emulator supports", self->place);
     Mbarrier b;
     b.id = (int)mbarriers.size();
@@ -183,7 +184,7 @@ void barrier_wait(void* p, int parity) {
     if ((b.completed & 1) == (parity & 1)) {
         const long target = b.completed + 1;
         wait_until(b.completed, target);
-        if (b.completed > target) fault(Fault::misuse, "a barrier went on by two phases while this wait had not returned", self->place);
+        if (b.completed > target) misuse("a barrier went on by two phases while this wait had not returned");
     }
     own_clock().join(b.published);
 }
@@ -201,13 +202,13 @@ inline void reset_registers() {
 }
 
 inline void check_register_count(int count) {
-    if (count % 8 || count < 24 || count > 256) fault(Fault::misuse, "a register budget is a multiple of 8 from 24 to 256", self->place);
+    if (count % 8 || count < 24 || count > 256) misuse("a register budget is a multiple of 8 from 24 to 256");
 }
 
 void registers_release(int count) {
     EMU_ENTER();
     check_register_count(count);
-    if (count > self->registers) fault(Fault::misuse, "more registers are kept than the thread holds", self->place);
+    if (count > self->registers) misuse("more registers are kept than the thread holds");
     register_pool += self->registers - count;
     self->registers = count;
     registers_were_released = true;
@@ -218,7 +219,7 @@ void registers_take(int count) {
     EMU_ENTER();
     check_register_count(count);
     const long need = count - self->registers;
-    if (need < 0) fault(Fault::misuse, "fewer registers are taken than the thread holds", self->place);
+    if (need < 0) misuse("fewer registers are taken than the thread holds");
     wait_until(register_pool, need);
     register_pool -= need;
     self->registers = count;
@@ -226,7 +227,9 @@ void registers_take(int count) {
 }
 
 inline void check_meetings_at_end() {
-    if (registers_were_released && !registers_were_taken) fault(Fault::misuse, "registers are released and nobody takes them", release_place);
+    if (registers_were_released && !registers_were_taken) {
+        fault(Fault::misuse, "registers are released and nobody takes them", release_place);
+    }
 }
 
 inline void describe_wait_of(const Thread& thread, char* text, size_t bytes) {
@@ -234,7 +237,9 @@ inline void describe_wait_of(const Thread& thread, char* text, size_t bytes) {
         if (thread.counter != &b.completed) continue;
         snprintf(text, bytes, ": the phase lacks %d arrivals and %ld bytes", b.pending, b.bytes_due);
     }
-    if (thread.counter == &register_pool) snprintf(text, bytes, ": %ld registers are free, %ld needed", register_pool, thread.target);
+    if (thread.counter == &register_pool) {
+        snprintf(text, bytes, ": %ld registers are free, %ld needed", register_pool, thread.target);
+    }
     if (thread.counter == &warps[thread.warp()].generation) snprintf(text, bytes, " for the other lanes of their warp");
 }
 }  // namespace emu

@@ -17,7 +17,8 @@ int main(int count, char** arguments) {
         return static_cast<int>(emu::Fault::launch);
     }
     const emu::Launch launch = emu::read_launch(arguments[1]);
-    if (launch.header.block > emu::MAX_WARPS * emu::WARP || launch.header.block % emu::WARP || launch.header.shared_bytes > (int)emu::SHARED_MAX) {
+    const int threads = launch.header.block, shared_bytes = launch.header.shared_bytes;
+    if (threads > emu::MAX_WARPS * emu::WARP || threads % emu::WARP || shared_bytes > (int)emu::SHARED_MAX) {
         emu::fault(emu::Fault::launch, "the block or its shared memory is larger than the emulator supports", nullptr);
     }
     emu::current_launch = &launch;

@@ -39,10 +39,10 @@ inline void check_inside(u32 offset, u32 bytes, const char* what) {
 
 inline void check_read(u32 granule) {
     const Granule& g = granules[granule];
-    if (g.in_flight) fault(Fault::race, "shared memory is read while a copy into it is on its way", self->place, g.write_place, "the copy");
-    if (g.writer == NEVER) fault(Fault::race, "shared memory is read that nothing has written", self->place);
+    if (g.in_flight) race("shared memory is read while a copy into it is on its way", g.write_place, "the copy");
+    if (g.writer == NEVER) race("shared memory is read that nothing has written");
     if (own_clock().at[g.writer] < g.write_epoch) {
-        fault(Fault::race, "shared memory is read without a wait that orders it after the write", self->place, g.write_place, "the write");
+        race("shared memory is read without a wait that orders it after the write", g.write_place, "the write");
     }
 }
 
@@ -59,17 +59,17 @@ inline void read_granule(u32 granule) {
 // A write may start: everything that read or wrote these bytes is ordered before this thread.
 inline void check_write(u32 granule) {
     const Granule& g = granules[granule];
-    if (g.in_flight) fault(Fault::race, "shared memory is written while a copy into it is on its way", self->place, g.write_place, "the copy");
+    if (g.in_flight) race("shared memory is written while a copy into it is on its way", g.write_place, "the copy");
     if (g.unfinished_reads) {
-        fault(Fault::race, "shared memory is overwritten while an unfinished wgmma reads it", self->place, g.read_place, "the wgmma");
+        race("shared memory is overwritten while an unfinished wgmma reads it", g.read_place, "the wgmma");
     }
     if (g.writer != NEVER && own_clock().at[g.writer] < g.write_epoch) {
-        fault(Fault::race, "shared memory is overwritten without a wait that orders it after the last write", self->place, g.write_place, "the write");
+        race("shared memory is overwritten without a wait that orders it after the last write", g.write_place, "the write");
     }
     const u32* reads = &read_epochs[granule * warps.size()];
     for (size_t warp = 0; warp < warps.size(); ++warp) {
         if (own_clock().at[warp] < reads[warp]) {
-            fault(Fault::race, "shared memory is overwritten without a wait that orders it after the last read", self->place, g.read_place, "the read");
+            race("shared memory is overwritten without a wait that orders it after the last read", g.read_place, "the read");
         }
     }
 }

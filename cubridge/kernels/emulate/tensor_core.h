@@ -1,37 +1,45 @@
 // Matrix instructions. Products are made from tiles converted to float once. The accumulators of an unfinished wgmma hold a poison
 // that must still be there when the result lands, and its register operands must not have changed.
 #pragma once
+#include <cmath>
 
 #include "emulate/copies.h"
 
 extern "C" const bool emu_half_is_fp16;
 
 namespace emu {
-// ---- halves ----
-inline float half_to_float(unsigned short bits) {
-    if (emu_half_is_fp16) {
-        _Float16 x;
-        memcpy(&x, &bits, sizeof x);
-        return (float)x;
-    }
-    const u32 wide = (u32)bits << 16;
+// ---- halves: by bits, since not every compiler has the types ----
+inline float bits_to_float(u32 bits) {
     float x;
-    memcpy(&x, &wide, sizeof x);
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
-
-inline unsigned short float_to_half(float x) {
-    unsigned short bits;
-    if (emu_half_is_fp16) {
-        const _Float16 half = (_Float16)x;
-        memcpy(&bits, &half, sizeof bits);
-        return bits;
-    }
-    u32 wide;
-    memcpy(&wide, &x, sizeof wide);
-    if (x != x) return 0x7fff;
-    return (unsigned short)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);  // to nearest even
+inline u32 float_to_bits(float x) {
+    u32 bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
 }
+
+inline float fp16_to_float(unsigned short bits) {
+    const u32 sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+    if (magnitude >= 0x7c00) return bits_to_float(sign | 0x7f800000u | (magnitude & 0x3ff) << 13);  // infinity, NaN
+    return bits_to_float(sign | float_to_bits(bits_to_float(magnitude << 13) * 0x1p112f));          // subnormals too
+}
+inline unsigned short float_to_fp16(float x) {
+    const u32 sign = float_to_bits(x) >> 16 & 0x8000u, magnitude = float_to_bits(x) & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return 0x7fff;
+    if (magnitude >= 0x47800000u) return (unsigned short)(sign | 0x7c00);  // from 2^16 on infinity
+    if (magnitude < 0x38800000u) return (unsigned short)(sign | (u32)nearbyintf(bits_to_float(magnitude) * 0x1p24f));
+    return (unsigned short)(sign | ((magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13) - (112 << 10));  // to nearest even
+}
+inline float bf16_to_float(unsigned short bits) { return bits_to_float((u32)bits << 16); }
+inline unsigned short float_to_bf16(float x) {
+    if (x != x) return 0x7fff;
+    return (unsigned short)((float_to_bits(x) + 0x7fff + (float_to_bits(x) >> 16 & 1)) >> 16);  // to nearest even
+}
+
+inline float half_to_float(unsigned short bits) { return emu_half_is_fp16 ? fp16_to_float(bits) : bf16_to_float(bits); }
+inline unsigned short float_to_half(float x) { return emu_half_is_fp16 ? float_to_fp16(x) : float_to_bf16(x); }
 
 inline void unpack(u32 pair, float& lo, float& hi) {
     lo = half_to_float((unsigned short)pair);
@@ -54,7 +62,7 @@ template <int M> void multiply(float* acc, const float* a, const float* b, int n
 void load_matrices(u32* (&registers)[4], u32 row_address, bool transposed) {
     EMU_ENTER();
     check_inside(row_address, 16, "ldmatrix");
-    if (row_address % 16) fault(Fault::misuse, "a row that ldmatrix reads is not aligned to 16 bytes", self->place);
+    if (row_address % 16) misuse("a row that ldmatrix reads is not aligned to 16 bytes");
     read_granule(row_address / GRANULE);
     auto& messages = warp_messages();
     auto& mine = messages[self->lane()].matrix;
@@ -141,9 +149,10 @@ inline int own_place() { return self->index % WARPGROUP; }
 
 // Descriptors with the 128-byte swizzle. B without transposition: rows along k. With: columns along k.
 struct Descriptor {
-    u32 base, leading, stride;
-    explicit Descriptor(u64 bits) : base((u32)(bits & 0x3fff) << 4), leading((u32)(bits >> 16 & 0x3fff) << 4), stride((u32)(bits >> 32 & 0x3fff) << 4) {
-        if (bits >> 62 != 1) fault(Fault::misuse, "a matrix descriptor without the 128-byte swizzle", self->place);
+    u32 base, leading, stride;  // bytes
+    static u32 field(u64 bits, int shift) { return (u32)(bits >> shift & 0x3fff) << 4; }
+    explicit Descriptor(u64 bits) : base(field(bits, 0)), leading(field(bits, 16)), stride(field(bits, 32)) {
+        if (bits >> 62 != 1) misuse("a matrix descriptor without the 128-byte swizzle");
     }
     static u32 swizzled(u32 address) { return address ^ (address >> 7 & 7) << 4; }
     u32 row_major(int row, int k) const { return swizzled(base + row / 8 * stride + row % 8 * 128 + k * 2); }
@@ -180,7 +189,7 @@ inline void execute(WgmmaOp& op) {
     if (op.a_in_registers) {
         for (int thread = 0; thread < WARPGROUP; ++thread) {
             if (memcmp(op.a_own[thread], op.a_copy[thread], sizeof op.a_copy[thread]) != 0) {
-                fault(Fault::race, "a register operand of a wgmma is overwritten before its wait", self->place, op.place, "the wgmma");
+                race("a register operand of a wgmma is overwritten before its wait", op.place, "the wgmma");
             }
             for (int x = 0; x < 4; ++x) {
                 float* at = &a[(thread / WARP * 16 + thread % WARP / 4 + x % 2 * 8) * 16 + thread % 4 * 2 + x / 2 * 8];
@@ -209,7 +218,7 @@ inline void own_accumulator(Accumulator& acc, float* d, int columns) {
     }
     float*& owner = acc.owner[own_place()];
     if (owner == d) return;
-    if (owner || acc.columns != columns) fault(Fault::misuse, "the accumulators of a wgmma differ between threads", self->place);
+    if (owner || acc.columns != columns) misuse("the accumulators of a wgmma differ between threads");
     owner = d;
     for (int x = 0; x < 2 * columns; ++x) {
         acc.at(own_place(), x / columns, x % columns) = d[x];
@@ -233,7 +242,7 @@ inline Accumulator& find_accumulator(Warpgroup& group, float* d) {
 
 // This thread's part of the next operation of its warpgroup; the first thread to come makes it.
 inline WgmmaOp& issue(float* d, int columns, bool a_in_registers, u64 a, u64 b, bool accumulate) {
-    if (!self->wgmma_fenced) fault(Fault::race, "no wgmma_fence orders the registers of this wgmma after their last use", self->place);
+    if (!self->wgmma_fenced) race("no wgmma_fence orders the registers of this wgmma after their last use");
     Warpgroup& group = own_warpgroup();
     const long number = group.issued[own_place()]++;
     if (number - group.first_op == (long)group.ops.size()) {
@@ -256,7 +265,7 @@ inline WgmmaOp& issue(float* d, int columns, bool a_in_registers, u64 a, u64 b, 
     }
     WgmmaOp& op = group.ops[number - group.first_op];
     if (op.a_in_registers != a_in_registers || op.accumulate != accumulate || op.a != a || op.b != b || op.place != self->place) {
-        fault(Fault::misuse, "the threads of a warpgroup issue different wgmma operations", self->place, op.place, "the other");
+        misuse("the threads of a warpgroup issue different wgmma operations", op.place, "the other");
     }
     own_accumulator(*op.d, d, columns);
     if (self->lane() == 0) visit_operands(op, [](u32 at) { check_read(at / GRANULE); });
@@ -296,7 +305,7 @@ inline void deliver(Accumulator& acc, Place wgmma) {
         for (int x = 0; x < 2 * acc.columns; ++x) {
             float& to = acc.owner[thread][x];
             if (memcmp(&to, &WGMMA_POISON, sizeof to) != 0) {
-                fault(Fault::race, "an accumulator of an unfinished wgmma is written before its wait", self->place, wgmma, "the wgmma");
+                race("an accumulator of an unfinished wgmma is written before its wait", wgmma, "the wgmma");
             }
             to = acc.at(thread, x / acc.columns, x % acc.columns);
         }
@@ -321,7 +330,7 @@ inline void finish(Warpgroup& group, WgmmaOp& op, int first_warp, u32 epoch) {
 inline void finish_groups(Warpgroup& group, long before, int first_warp, u32 epoch) {
     for (int thread = 1; thread < WARPGROUP; ++thread) {
         if (group.committed[thread] != group.committed[0] || group.issued[thread] != group.issued[0]) {
-            fault(Fault::misuse, "the threads of a warpgroup wait for different wgmma groups", self->place);
+            misuse("the threads of a warpgroup wait for different wgmma groups");
         }
     }
     while (!group.ops.empty() && group.ops.front().group >= 0 && group.ops.front().group < before) {

@@ -235,7 +235,8 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
                 if (count > 0) {
                     barrier_wait(smem.k_empty[k_ring.slot], k_ring.phase ^ 1);
                     barrier_expect_bytes(smem.k_full[k_ring.slot], SharedTile<BLOCK_KV, HEAD_DIM>::BYTES);
-                    load_tile_async(smem.k[k_ring.slot], p.k, smem.k_full[k_ring.slot], tile.b, tile.hk, key_tile(keys, 0, p) * BLOCK_KV);
+                    load_tile_async(smem.k[k_ring.slot], p.k, smem.k_full[k_ring.slot], tile.b, tile.hk,
+                                    key_tile(keys, 0, p) * BLOCK_KV);
                     k_ring.next();
                     for (int w = 0; w < CONSUMERS; ++w) {
                         barrier_wait(smem.q_empty[w], q_ring.phase ^ 1);
@@ -249,12 +250,14 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
                         if (t + 1 < count) {
                             barrier_wait(smem.k_empty[k_ring.slot], k_ring.phase ^ 1);
                             barrier_expect_bytes(smem.k_full[k_ring.slot], SharedTile<BLOCK_KV, HEAD_DIM>::BYTES);
-                            load_tile_async(smem.k[k_ring.slot], p.k, smem.k_full[k_ring.slot], tile.b, tile.hk, key_tile(keys, t + 1, p) * BLOCK_KV);
+                            load_tile_async(smem.k[k_ring.slot], p.k, smem.k_full[k_ring.slot], tile.b, tile.hk,
+                                            key_tile(keys, t + 1, p) * BLOCK_KV);
                             k_ring.next();
                         }
                         barrier_wait(smem.v_empty[v_ring.slot], v_ring.phase ^ 1);
                         barrier_expect_bytes(smem.v_full[v_ring.slot], SharedTile<BLOCK_KV, HEAD_DIM>::BYTES);
-                        load_tile_async(smem.v[v_ring.slot], p.v, smem.v_full[v_ring.slot], tile.b, tile.hk, key_tile(keys, t, p) * BLOCK_KV);
+                        load_tile_async(smem.v[v_ring.slot], p.v, smem.v_full[v_ring.slot], tile.b, tile.hk,
+                                        key_tile(keys, t, p) * BLOCK_KV);
                         v_ring.next();
                     }
                 }
@@ -321,7 +324,7 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
                     row_update(s, row, n * BLOCK_KV, tile, p);
                     row_probs(s, row, 0, n * BLOCK_KV, tile, p);
                     v_ring.next();
-                    barrier_wait(smem.v_full[v_ring.slot], v_ring.phase);  // v of t; a branch, so it keeps row 0 above the next wait
+                    barrier_wait(smem.v_full[v_ring.slot], v_ring.phase);  // v of t; a branch: keeps row 0 above the next wait
                     wgmma_wait<0>();  // o of t - 1 is here, probs may be overwritten
                     if (leader) barrier_arrive(smem.v_empty[v_slot]);
                     row_rescale(o, row, tile, p);
