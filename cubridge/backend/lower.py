@@ -43,17 +43,24 @@ def lower(
     that the diff names. Errors: CU601 a stale map, CU602 a change outside the regions, CU603, CU604 what the text cannot say,
     CU606 a region that is not laid out as its CuIR is, CU2xx a region of `target` whose types do not hold."""
     source_map.check(file.data)
-    found = anchors(diff(source, target), source, source_map, patchable)
-    edits = [e for anchor in found for e in _region_edits(anchor, source, target, names)]
-    edits = [e for e in edits if e.new != file.data[e.span.start : e.span.end]]
+    edits: list[TextEdit] = []
+    changed: list[str] = []
+    for anchor in anchors(diff(source, target), source, source_map, patchable):
+        found = [e for e in _region_edits(anchor, source, target, names) if e.new != _bytes(e.span)]
+        edits += found
+        changed += [anchor.region.name] if found else []
     lines = diff_lines(file, edits)
     return Patched(
         text=apply_edits(file, edits),
         patch=unified_diff(lines, patch_name),
-        regions_changed=tuple(a.region.name for a in found),
+        regions_changed=tuple(changed),
         lines_added=sum(line.mark == "+" for line in lines),
         lines_removed=sum(line.mark == "-" for line in lines),
     )
+
+
+def _bytes(span: Span) -> bytes:
+    return span.file.data[span.start : span.end]
 
 
 def _region_edits(anchor: Anchor, source: Kernel, target: Kernel, names: Names) -> Iterator[TextEdit]:

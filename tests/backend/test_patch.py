@@ -94,6 +94,14 @@ def test_counts_and_regions() -> None:
     assert result.text != small_kernel().data
 
 
+def test_a_change_that_the_text_does_not_show_is_none() -> None:
+    renamed = "@region\ndef key_count(keys):\n    return (maximum(keys.hi - keys.lo, 0))\n"
+    assert lowered(renamed).regions_changed == ()
+    vote = "@region\ndef row_rescale(o, row, tile):\n    moved = row.o_scale != 1.0\n    if any_lane(moved):\n"
+    vote += "        o = o * row.o_scale\n"
+    assert (lowered(vote).regions_changed, lowered(vote).patch) == ((), b"")
+
+
 def test_nothing_changes_outside_the_regions() -> None:
     result = lowered(MASK)
     after = regions_of(SourceFile("kernel.cu", result.text))

@@ -10,10 +10,10 @@ import pytest
 from cubridge.backend.lower import Patched, lower
 from cubridge.backend.names import Names
 from cubridge.frontend.contract import read_contract
-from cubridge.ir.canonical import canonical
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
+from cubridge.ir.value_form import value_form
 from tests.backend.lowering import CASES, with_changes
 from tests.backend.test_patch_cases import EXPECTED
 from tests.frontend.cuda.kernels import ARCHITECTURES, KERNELS, kernel_text, lift_text, shipped
@@ -38,7 +38,7 @@ def lowered(arch: str, target: Kernel, text: str | None = None) -> Patched:
 def test_the_patched_text_lifts_to_its_target(arch: str, case: str, tmp_path: Path) -> None:
     target = target_of(case, shipped(arch).kernel)
     result = lowered(arch, target)
-    assert canonical(lift_text(arch, result.text).kernel) == canonical(target)
+    assert value_form(lift_text(arch, result.text).kernel) == value_form(target)
     if result.patch:
         (tmp_path / "kernel.cu").write_text(kernel_text(arch), encoding="utf-8")
         subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=result.patch, check=True)
@@ -51,7 +51,7 @@ def test_patching_twice_comes_back(arch: str) -> None:
     full = shipped(arch).kernel
     there = lowered(arch, target_of("comb", full))
     back = lowered(arch, full, there.text.decode())
-    assert canonical(lift_text(arch, back.text).kernel) == canonical(full)
+    assert value_form(lift_text(arch, back.text).kernel) == value_form(full)
 
 
 def renamed_field() -> str:
@@ -70,4 +70,4 @@ def renamed_argument() -> str:
 def test_a_text_with_other_names(text: str) -> None:
     target = target_of("prefix_lm", lift_text("sm80", text).kernel)
     result = lowered("sm80", target, text)
-    assert canonical(lift_text("sm80", result.text).kernel) == canonical(target)
+    assert value_form(lift_text("sm80", result.text).kernel) == value_form(target)

@@ -1,0 +1,177 @@
+"""Regions by what they compute: kernels are equal in this form if the same operations give the same values, whatever locals are
+called, however statements are split, and in which order those that do not depend on each other stand.
+
+A region's straight-line body is run on symbols. Every operation on values seen before is one numbered value (hash-consing, so that
+a value used twice is not written twice), and what is left is the values of the places that the region writes. Operands are never
+reordered: floating-point code that adds differently is different code."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from cubridge.ir.canonical import canonical
+from cubridge.ir.nodes import (
+    Argument,
+    Assign,
+    Attr,
+    Binary,
+    BoolLit,
+    Call,
+    Expr,
+    FloatLit,
+    Function,
+    If,
+    Index,
+    IntLit,
+    Kernel,
+    Name,
+    Node,
+    Record,
+    Stmt,
+    Unary,
+)
+from cubridge.ir.walk import children, map_children, substitute
+
+_WRITTEN: Final = ("s", "o", "lse")
+_KEPT: Final = "kept_unless_any_lane"
+"""What `if any_lane(c):` makes of a place: (c, new value, old value)."""
+
+_OPERATORS: Final = {"floor_div": "//", "floor_mod": "%"}
+
+
+def value_form(kernel: Kernel) -> Kernel:
+    """The canonical kernel with every region in this form, which is for comparing and not for reading."""
+    constants = {c.name: FloatLit(c.value) for c in kernel.constants if isinstance(c.value, float)}
+    kernel = canonical(replace(kernel, regions=tuple(substitute(r, constants) for r in kernel.regions)))
+    return replace(kernel, regions=tuple(_Values().function(r) for r in kernel.regions))
+
+
+@dataclass
+class _Values:
+    """`places`: the value that each local, tile and state field has now, where it has been written."""
+
+    places: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
+    numbered: dict[str, Name] = field(default_factory=dict[str, Name])
+    operations: dict[Node, Expr] = field(default_factory=dict[Node, Expr])
+
+    def function(self, region: Function) -> Function:
+        """The normal form; a body that no region may have stays as it is."""
+        if not self._run(region.body):
+            return region
+        result = region.result if region.result is None else self._result(region.result)
+        writer = _Writer(self.operations)
+        outputs = [(p, v) for p, v in self.places.items() if p != v and (isinstance(p, Attr) or _is_tile(p))]
+        stores = [Assign(p, writer.atom(v)) for p, v in sorted(outputs, key=repr)]
+        final = writer.result(result)
+        return replace(region, body=(*writer.body, *stores), result=final)
+
+    # ---- statements --------------------------------------------------------------------------------------------------
+
+    def _run(self, body: tuple[Stmt, ...]) -> bool:
+        return all(self._statement(s) for s in body)
+
+    def _statement(self, statement: Stmt) -> bool:
+        match statement:
+            case Assign(Name() | Attr() as place, value):
+                self.places[place] = self._value(value)
+                return True
+            case If(Call("any_lane", (condition,)), then, ()):
+                return self._branch(self._value(condition), then)
+            case _:
+                return False
+
+    def _branch(self, condition: Expr, then: tuple[Stmt, ...]) -> bool:
+        before = dict(self.places)
+        if not self._run(then):
+            return False
+        for place, new in self.places.items():
+            old = before.get(place, place)
+            if new != old:
+                before[place] = self._number(Call(_KEPT, (condition, new, old)))
+        self.places = before
+        return True
+
+    def _result(self, result: Expr) -> Expr:
+        if not isinstance(result, Record):
+            return self._value(result)
+        return replace(result, fields=tuple(Argument(f.name, self._value(f.value)) for f in result.fields))
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+
+    def _value(self, expr: Expr) -> Expr:
+        """A leaf, or the name of a numbered operation."""
+        match expr:
+            case IntLit() | BoolLit():
+                return expr
+            case FloatLit(value):
+                return _float(expr, value)
+            case Name() | Attr():
+                return self.places.get(expr, expr)
+            case Index(base, indices):
+                return self._number(Index(base, tuple(self._value(x) for x in indices)))
+            case Call(fn, (left, right)) if fn in _OPERATORS:
+                return self._value(Binary(_OPERATORS[fn], left, right))
+            case _:
+                return self._number(map_children(expr, lambda x: self._value(x) if isinstance(x, Expr) else x))
+
+    def _number(self, operation: Expr) -> Name:
+        key = repr(operation)  # tells -0.0 from 0.0
+        if key not in self.numbered:
+            self.numbered[key] = Name(f"#{len(self.numbered)}")
+            self.operations[self.numbered[key]] = operation
+        return self.numbered[key]
+
+
+def _is_tile(place: Expr) -> bool:
+    return isinstance(place, Name) and place.id in _WRITTEN
+
+
+def _float(literal: Expr, value: float) -> Expr:
+    """Known constants by name. -0.0, which equals 0.0, is written in another way."""
+    if value == 0 and math.copysign(1.0, value) < 0:
+        return Unary("-", FloatLit(0.0))
+    return next((Name(n) for n, x in _NAMED.items() if _as_fp32(value) == _as_fp32(x)), literal)
+
+
+_NAMED: Final = {"LOG2E": math.log2(math.e), "LN2": math.log(2.0), "pi": math.pi}
+
+
+def _as_fp32(value: float) -> bytes | None:
+    return struct.pack("f", value) if abs(value) < 2.0**127 else None
+
+
+@dataclass
+class _Writer:
+    """Writes the operations that outputs need, each before its use, with names in the order of writing."""
+
+    operations: Mapping[Node, Expr]
+    body: list[Assign] = field(default_factory=list[Assign])
+    names: dict[Node, Expr] = field(default_factory=dict[Node, Expr])
+
+    def atom(self, value: Expr) -> Expr:
+        stack: list[Node] = [value]
+        while stack:
+            top = stack[-1]
+            waiting = [n for n in children(self.operations[top]) if self._is_new(n)] if self._is_new(top) else []
+            stack += reversed(waiting)
+            if not waiting:
+                self._write(stack.pop())
+        return self.names.get(value, value)
+
+    def result(self, result: Expr | None) -> Expr | None:
+        if not isinstance(result, Record):
+            return None if result is None else self.atom(result)
+        return replace(result, fields=tuple(replace(f, value=self.atom(f.value)) for f in result.fields))
+
+    def _is_new(self, node: Node) -> bool:
+        return node in self.operations and node not in self.names
+
+    def _write(self, node: Node) -> None:
+        if self._is_new(node):
+            operation = map_children(self.operations[node], lambda n: self.names.get(n, n))
+            self.names[node] = Name(f"#{len(self.names)}")
+            self.body.append(Assign(self.names[node], operation))

@@ -1,0 +1,108 @@
+"""The form of regions that shows values alone: what it takes for the same, and what it must tell apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cubridge.ir.canonical import canonical
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.parser import parse
+from cubridge.ir.source import SourceFile
+from cubridge.ir.value_form import value_form
+from tests.support.golden_texts import GOLDEN_NAMES, golden_file, golden_kernel
+
+OLD = "    s = exp2(s * p.exponent_scale - row.m_exponent)\n    row.l = row.l * row.o_scale + partial_rowsum(s)\n"
+
+
+def with_probs(body: str) -> Kernel:
+    text = golden_file("sm80").text
+    assert OLD in text
+    lines = "".join(f"    {line}\n" for line in body.split("; "))
+    return parse(SourceFile.from_text("probs.cuir", text.replace(OLD, lines)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("x = s * 2.0; s = x + x", "s = s * 2.0 + s * 2.0"),
+        ("x = row.m; y = row.l; row.l = x + y", "b = row.l; a = row.m; row.l = a + b"),
+        ("row.m = 1.0; row.l = 2.0", "row.l = 2; row.m = 1"),
+        ("s = s * 2", "s = s * 2.0"),
+        ("s = s * -2.0", "s = s * -(2.0)"),
+        ("s = s + f32(floor_div(i, 4) + floor_mod(i, 3))", "s = s + f32(i // 4 + i % 3)"),
+        ("s = s * 1.4426950408889634", "s = s * LOG2E"),
+        ("s = s * 1.4426950216293335", "s = s * LOG2E"),
+        ("x = s; s = s + 1.0; s = s + x", "x = s + 1.0; s = x + s"),
+        ("terms = s * s; row.l = row.l + partial_rowsum(terms)", "row.l = row.l + partial_rowsum(s * s)"),
+        ("s = s; unused = s * 3.0; row.m = row.m", "pass"),
+        ("s = 1.0; s = row.m", "s = row.m"),
+    ],
+)
+def test_the_same(a: str, b: str) -> None:
+    assert with_probs(a) != with_probs(b)
+    assert value_form(with_probs(a)) == value_form(with_probs(b))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("s = s * 2.0", "s = s * 3.0"),
+        ("s = s + row.m", "s = row.m + s"),
+        ("s = (s + row.m) + row.l", "s = s + (row.m + row.l)"),
+        ("s = maximum(s, 0.0)", "s = maximum(s, -0.0)"),
+        ("x = s; s = s + 1.0; row.m = rowmax(x)", "s = s + 1.0; x = s; row.m = rowmax(x)"),
+        ("row.m = 1.0; row.l = row.m", "row.l = row.m; row.m = 1.0"),
+        ("s = s * LOG2E", "s = s * LN2"),
+        ("s = s + f32(i // 4)", "s = s + f32(i % 4)"),
+        ("s = s + f32(i - j)", "s = s + (f32(i) - f32(j))"),
+        ("s = s + f32(i // BLOCK_Q)", "s = s + f32(i // 128)"),
+        ("s = s; row.m = 1.0", "s = s"),
+    ],
+)
+def test_not_the_same(a: str, b: str) -> None:
+    assert value_form(with_probs(a)) != value_form(with_probs(b))
+
+
+def edited(old: str, new: str) -> Kernel:
+    text = golden_file("sm80").text
+    assert old in text
+    return parse(SourceFile.from_text("edited.cuir", text.replace(old, new)))
+
+
+def test_a_vote_is_part_of_the_meaning() -> None:
+    golden = value_form(golden_kernel("sm80"))
+    vote = "    if any_lane(row.o_scale != 1.0):\n        o = o * row.o_scale\n"
+    named = "    moved = row.o_scale != 1.0\n    if any_lane(moved):\n        x = row.o_scale\n        o = o * x\n"
+    assert value_form(edited(vote, named)) == golden
+    assert value_form(edited(vote, "    o = o * row.o_scale\n")) != golden
+    assert value_form(edited("row.o_scale != 1.0", "row.o_scale != 2.0")) != golden
+
+
+def test_results_of_functions() -> None:
+    golden = value_form(golden_kernel("sm80"))
+    assert value_form(edited("    return keys.hi - 1 - t\n", "    n = keys.hi - 1\n    return n - t\n")) == golden
+    assert value_form(edited("    return keys.hi - 1 - t\n", "    return keys.hi - 2 - t\n")) != golden
+    assert value_form(edited("lo=lo, hi=hi", "lo=hi, hi=lo")) != golden
+    assert value_form(edited("lo=lo, hi=hi", "lo=0, hi=hi")) == golden
+
+
+def test_a_float_constant_is_its_value() -> None:
+    literal = edited("STAGES=2", "STAGES=2, LAG=8.0")
+    text = golden_file("sm80").text.replace("STAGES=2", "STAGES=2, LAG=8.0")
+    assert "<= 8.0" in text
+    named = parse(SourceFile.from_text("lag.cuir", text.replace("<= 8.0", "<= LAG")))
+    assert value_form(named) == value_form(literal)
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_only_regions_change(name: str) -> None:
+    kernel = golden_kernel(name)
+    assert replace(value_form(kernel), regions=()) == replace(canonical(kernel), regions=())
+
+
+def test_a_value_used_twice_at_each_step_stays_small() -> None:
+    doubling = "; ".join(["x0 = s + s", *(f"x{n} = x{n - 1} * x{n - 1}" for n in range(1, 90)), "s = x89"])
+    region = value_form(with_probs(doubling)).region("row_probs")
+    assert len(region.body) == 91
