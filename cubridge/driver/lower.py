@@ -8,10 +8,10 @@ from cubridge.backend.names import Names
 from cubridge.driver.kernels import ChosenKernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.frontend.cuda.lift import Lifted
-from cubridge.ir.canonical import canonical
 from cubridge.ir.diagnostics import InternalError
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.source import SourceFile
+from cubridge.ir.value_form import value_form
 
 PATCHED_NAME = "kernel.cu"
 
@@ -34,5 +34,5 @@ def patched_source(patched: Patched) -> SourceFile:
 def _check_round_trip(kernel: ChosenKernel, patched: Patched, target: Kernel, dtype: str, head_dim: int) -> None:
     """The emitter and the lifter are ours: if they disagree, the fault is too."""
     again = lift_kernel(kernel, dtype, head_dim, patched_source(patched)).kernel
-    if canonical(again) != canonical(target):
+    if value_form(again) != value_form(target):
         raise InternalError("the patched text does not say what its CuIR says:\n" + render_diff(target, again))
