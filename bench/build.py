@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,8 +19,11 @@ from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
 from cubridge.backend.compile import compile_best
 from cubridge.backend.device import KernelText
+from cubridge.driver.adapt import Adapted, adapt_unchecked
+from cubridge.driver.check import Checker, approximations
+from cubridge.driver.plan import gpu_cases, mutant_cases
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.spec import Precondition, Shape
+from cubridge.ir.spec import DEFAULT_SHAPE, Precondition, Shape
 from cubridge.ir.types import DType
 
 if TYPE_CHECKING:
@@ -109,34 +112,42 @@ def _one_thread() -> None:
 
 
 def _adapt(built: Built, kernel: str, arch: str) -> None:
-    from bench.adaptation import adapt_unchecked
-
     task = built.task
     variant = VARIANTS[task.variant]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{variant.name}.py"
         path.write_text(variant.source(task.long is not None))
-        adapted = adapt_unchecked(path, kernel, task.dtype, task.head_dim)
+        adapted = adapt_unchecked(path, kernel, replace(DEFAULT_SHAPE, D=task.head_dim), task.dtype)
+        attention = adapted.reference.attention
         built.kernels[kernel] = adapted.text
-        built.preconditions = adapted.attention.spec.preconditions
+        built.preconditions = attention.spec.preconditions
         _compile(adapted.text, task, arch)
         if task.long is not None:
-            built.extra = adapted.attention.extra(task.long)
-            built.captures = adapted.attention.captures(task.long, built.extra)
+            built.extra = attention.extra(task.long)
+            built.captures = attention.captures(task.long, built.extra, {})
             return
+        checker = Checker(attention, task.dtype, approximations(adapted.target))
+        first = (task.dtype, task.head_dim) == FORMS[0]
         if not built.problems:
-            cases = adapted.cases if (task.dtype, task.head_dim) == FORMS[0] else adapted.cases[::SPARSE]
-            built.problems = [adapted.problem(case) for case in cases]
-    if (task.dtype, task.head_dim) == FORMS[0]:
-        if not built.mutant_problems:
-            built.mutant_problems = [adapted.problem(case) for case in adapted.mutant_cases]
-        for name, source in text_mutants(adapted.text.source):
-            mutant = adapted.with_source(source)
-            try:
-                _compile(mutant, task, arch)
-            except CuError:
-                continue  # the compiler rejects it
-            built.mutants.append((kernel, name, mutant))
+            cases = gpu_cases(attention.spec, adapted.shape)
+            built.problems = [checker.problem(case) for case in (cases if first else cases[::SPARSE])]
+        if first and not built.mutant_problems:
+            built.mutant_problems = [checker.problem(c) for c in mutant_cases(attention.spec, task.head_dim)]
+    if first:
+        built.mutants += _mutants(adapted, kernel, task, arch)
+
+
+def _mutants(adapted: Adapted, kernel: str, task: Task, arch: str) -> list[tuple[str, str, KernelText]]:
+    """Wrong texts that compile; the others are rejected already."""
+    found: list[tuple[str, str, KernelText]] = []
+    for name, source in text_mutants(adapted.text.source):
+        text = adapted.kernel.with_text(source)
+        try:
+            _compile(text, task, arch)
+        except CuError:
+            continue
+        found.append((kernel, name, text))
+    return found
 
 
 def _compile(text: KernelText, task: Task, arch: str) -> None:
