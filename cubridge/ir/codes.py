@@ -148,6 +148,7 @@ CODES: Final[dict[str, str]] = {
     "CU824": "a captured value is missing, or not of its declared shape or type",
     "CU825": "the CUDA driver reports an error",
     "CU826": "sizes or strides that the kernel cannot take",
+    "CU827": "something to time beside a kernel that this tool does not know",
     "CU830": "the emulator needs a C++ compiler",
     "CU831": "the emulator's compiler refuses the kernel text",
     "CU832": "emulated: threads wait forever",
