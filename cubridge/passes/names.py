@@ -6,7 +6,18 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from cubridge.ir.nodes import (
-    NAMED_CONSTANTS, SIZES, Attr, Binary, Captured, Expr, Index, IntLit, Kernel, Name, Node, Scalar,
+    NAMED_CONSTANTS,
+    SIZES,
+    Attr,
+    Binary,
+    Captured,
+    Expr,
+    Index,
+    IntLit,
+    Kernel,
+    Name,
+    Node,
+    Scalar,
 )  # fmt: skip
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children

@@ -2,16 +2,157 @@
 
 from __future__ import annotations
 
-from cubridge.ir.nodes import Kernel
-from cubridge.ir.spec import AttentionSpec
-from cubridge.passes.base import Pass
+import keyword
+from dataclasses import replace
+from itertools import product
+from typing import Final
+
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, Index, IntLit, Kernel, Name, Node
+from cubridge.ir.spec import AttentionSpec, Capture, RowReduction
+from cubridge.ir.walk import map_children
+from cubridge.passes.approximate import Approximate
+from cubridge.passes.base import Pass, refusal
+from cubridge.passes.captures import BindCaptured, PlaceCaptured
+from cubridge.passes.dce import DropDeadCode
+from cubridge.passes.exprs import TRUE, either
+from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask
+from cubridge.passes.normalize import RewriteNormalize
+from cubridge.passes.options import RowTerm
 from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.row_bounds import RowBounds
+from cubridge.passes.row_state import DropRowState
+from cubridge.passes.score import FoldScale, RewriteScore
 
 
 def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
-    """The pipeline for `spec` on `kernel`. Its order: the mask before the key range that is read off it."""
-    steps: list[Pass] = [RewriteMask(spec.mask), InferKvRange(), RowBounds()]
+    """The pipeline for `spec` on `kernel`.
+
+    Its order: captured values before the expressions that read them; the scale folded before the normalizer that uses its unit;
+    the key range before the mask is regrouped; hoisting when all else stands.
+    Errors: CU520 for a mapping of query heads to key heads other than the kernel's."""
+    _check_heads(spec)
+    names = {c.name: field_name(c.name, kernel) for c in spec.captures}
+    spec = _renamed(spec, names)
+    seen, weight, rows = _visibility(spec)
+    steps: list[Pass] = [
+        *(_bind(c, names[c.name]) for c in spec.captures),
+        RewriteScore(spec.score),
+        FoldScale(),
+        RewriteMask(seen),
+        RewriteNormalize(weight, spec.finalize, rows, spec.lse),
+        DropRowState(),
+        Approximate(),
+        InferKvRange(),
+        RowBounds(),
+        PlaceCaptured(),
+        Hoist(),
+        DropDeadCode(),
+    ]
     return Pipeline(tuple(steps))
+
+
+# ---- masks -----------------------------------------------------------------------------------------------------------
+
+
+def _visibility(spec: AttentionSpec) -> tuple[Expr, Expr, tuple[RowTerm, ...]]:
+    """The keys that the weight or any row reduction sees, and these restricted to their own where they see fewer."""
+    seen = either(spec.mask, *(r.over for r in spec.rows))
+    weight = spec.weight if spec.mask == seen else Call("where", (spec.mask, spec.weight, FloatLit(0.0)))
+    return seen, weight, tuple(_row(r, seen) for r in spec.rows)
+
+
+def _row(row: RowReduction, seen: Expr) -> RowTerm:
+    return RowTerm(
+        row.name, row.kind, row.body, None if row.over in (seen, TRUE) and seen in (row.over, TRUE) else row.over
+    )
+
+
+# ---- captured values -------------------------------------------------------------------------------------------------
+
+_CPP: Final = (
+    "alignas alignof asm auto bool case catch char const constexpr delete do double enum explicit export extern false float "
+    "for friend goto inline int long mutable namespace new noexcept nullptr operator private protected public register short "
+    "signed sizeof static struct switch template this throw true typedef typeid typename union unsigned using virtual void "
+    "volatile wchar_t"
+)
+_WORDS: Final = frozenset((*_CPP.split(), *keyword.kwlist))
+"""Words of C++ and Python, which no field can be called."""
+
+
+def field_name(capture: str, kernel: Kernel) -> str:
+    """The parameter that holds a captured value: its own name, or one that begins with `captured_` where that is taken."""
+    taken = {f.name for f in kernel.params if f.fixed} | {c.name for c in kernel.constants} | {*SIZES} | _WORDS
+    taken |= {f.name for f in kernel.params if not f.fixed}
+    return f"captured_{capture}" if capture in taken else capture
+
+
+def _bind(capture: Capture, name: str) -> BindCaptured:
+    return BindCaptured(name, "f32" if capture.dtype == "f32" else "i32", capture.extents)
+
+
+def _renamed(spec: AttentionSpec, names: dict[str, str]) -> AttentionSpec:
+    """The spec with captures under the names of their parameters; those of booleans compared with 0."""
+    truths = {c.name for c in spec.captures if c.dtype == "bool"}
+
+    def change(node: Node) -> Node:
+        match node:
+            case Index(Name(name) as base, indices) if name in names:
+                inner = tuple(change(x) for x in indices)
+                load = replace(node, base=replace(base, id=names[name]), indices=inner)
+                return Binary("!=", load, IntLit(0), span=node.span) if name in truths else load
+            case Name(name) if name in names:
+                value = replace(node, id=names[name])
+                return Binary("!=", value, IntLit(0), span=node.span) if name in truths else value
+            case _:
+                return map_children(node, change)
+
+    def renamed(expr: Expr) -> Expr:
+        result = change(expr)
+        assert isinstance(result, Expr)
+        return result
+
+    return replace(
+        spec,
+        score=renamed(spec.score),
+        mask=renamed(spec.mask),
+        weight=renamed(spec.weight),
+        finalize=renamed(spec.finalize),
+        lse=None if spec.lse is None else renamed(spec.lse),
+        rows=tuple(replace(r, over=renamed(r.over), body=renamed(r.body)) for r in spec.rows),
+    )
+
+
+# ---- heads -----------------------------------------------------------------------------------------------------------
+
+_KEY_HEADS: Final = (1, 2, 3, 5)
+_GROUPS: Final = (1, 2, 3, 4)
+
+
+def _check_heads(spec: AttentionSpec) -> None:
+    """Query head h reads key head h // (Hq // Hk), at all sizes that the spec admits."""
+    for heads, group in product(_KEY_HEADS, _GROUPS):
+        sizes = {"B": 2, "Hq": heads * group, "Hk": heads, "Lq": 257, "Lk": 321, "D": 64}
+        for lengths in ((257, 321), (320, 320)):
+            sizes |= {"Lq": lengths[0], "Lk": lengths[1]}
+            if _admits(spec, sizes) and any(_head(spec, sizes, h) != h // group for h in range(sizes["Hq"])):
+                raise refusal(
+                    "CU520",
+                    "query heads read other key heads than h // (Hq // Hk)",
+                    spec.kv_head.span,
+                    help="expand the key heads with repeat_interleave, as grouped heads are",
+                )
+
+
+def _admits(spec: AttentionSpec, sizes: dict[str, int]) -> bool:
+    try:
+        return all(evaluate_number(p.condition, sizes) for p in spec.preconditions)
+    except CuError:
+        return True
+
+
+def _head(spec: AttentionSpec, sizes: dict[str, int], h: int) -> object:
+    return evaluate_number(spec.kv_head, {**sizes, "h": h})

@@ -1,0 +1,76 @@
+"""approximate: functions that the hardware has, in place of exact ones, where scores and weights are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Stmt
+from cubridge.ir.walk import map_children
+from cubridge.passes.base import Pass, PassContext, fault
+from cubridge.passes.host_params import HostParams, without_unused_hosts
+from cubridge.passes.regions import with_region
+from cubridge.passes.softmax import LOG2E
+from cubridge.passes.terms import Algebra, rebuilt, scaled
+
+_STEMS: Final = {"score": "score", "row_update": "score", "row_probs": "weight"}
+"""The regions that run per score, with the stem of their parameters' names."""
+FUNCTIONS: Final = ("exp", "log", "tanh", "divide")
+
+
+@dataclass(frozen=True, slots=True)
+class Approximate(Pass):
+    """Use approximate functions, whose error is declared in `ir.functions`.
+    rewrite:   exp(x)   -->   exp2(x * LOG2E), LOG2E joining the constant factors of x
+               log(x)   -->   log2(x) * LN2
+               tanh(x)  -->   tanh_approx(x)
+               a / x    -->   a * rcp(x)
+    `exact`: the functions to leave as they are, of exp, log, tanh, divide. Errors: CU504 for another word."""
+
+    name: ClassVar[str] = "approximate"
+    exact: str = ""
+
+    def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
+        left = [w.strip() for w in self.exact.split(",") if w.strip()]
+        for word in left:
+            if word not in FUNCTIONS:
+                raise fault("CU504", f"`{word}` is none of {', '.join(FUNCTIONS)}")
+        for region, stem in _STEMS.items():
+            kernel = _approximated(kernel, region, stem, frozenset(FUNCTIONS) - frozenset(left))
+        return without_unused_hosts(kernel)
+
+
+def _approximated(kernel: Kernel, region: str, stem: str, functions: frozenset[str]) -> Kernel:
+    rewriter = _Rewriter(kernel, stem, functions)
+    body = tuple(rewriter.statement(s) for s in kernel.region(region).body)
+    if body == kernel.region(region).body:
+        return kernel
+    return with_region(rewriter.params.kernel, region, body)
+
+
+class _Rewriter:
+    def __init__(self, kernel: Kernel, stem: str, functions: frozenset[str]) -> None:
+        self.params = HostParams(kernel, stem)
+        self.functions = functions
+
+    def statement(self, statement: Stmt) -> Stmt:
+        return replace(statement, value=self.expr(statement.value)) if isinstance(statement, Assign) else statement
+
+    def expr(self, expr: Expr) -> Expr:
+        def change(node: Node) -> Node:
+            return self.expr(node) if isinstance(node, Expr) else node
+
+        match expr:
+            case Call("exp", (power,)) if "exp" in self.functions:
+                algebra = Algebra(self.params.kernel)
+                terms = scaled(algebra.terms(self.expr(power)), LOG2E)
+                return Call("exp2", (self.params.lower(rebuilt(terms)),), span=expr.span)
+            case Call("log", (argument,)) if "log" in self.functions:
+                return Binary("*", Call("log2", (self.expr(argument),)), Name("LN2"), span=expr.span)
+            case Call("tanh", (argument,)) if "tanh" in self.functions:
+                return Call("tanh_approx", (self.expr(argument),), span=expr.span)
+            case Binary("/", over, under) if "divide" in self.functions:
+                inverse = Call("rcp", (self.expr(under),))
+                return inverse if over == FloatLit(1.0) else Binary("*", self.expr(over), inverse, span=expr.span)
+            case _:
+                return map_children(expr, change)

@@ -1,0 +1,261 @@
+"""Captured values: parameters of the kernel, and where their elements are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, TypeVar
+
+from cubridge.ir.nodes import (
+    SIZES,
+    Assign,
+    Attr,
+    Binary,
+    Call,
+    Captured,
+    Expr,
+    Field,
+    Function,
+    If,
+    Index,
+    IntLit,
+    Kernel,
+    Name,
+    Node,
+    Row,
+    Scalar,
+    Stmt,
+)  # fmt: skip
+from cubridge.ir.types import DType
+from cubridge.ir.walk import map_children, substitute, walk
+from cubridge.passes.base import Pass, PassContext, fault
+from cubridge.passes.poly import Poly, poly
+from cubridge.passes.prove import Facts, at_most, nonnegative
+from cubridge.passes.regions import assign, tile, with_region
+from cubridge.passes.shape import tile_shape
+
+_TYPES: Final = {"f32": DType.F32, "i32": DType.I32}
+PAD: Final = 128
+"""Elements to which the last axis of a per-key table is padded: whole key tiles, whichever tile size an instantiation has."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindCaptured(Pass):
+    """Give the kernel a captured value.
+    rewrite:   params   -->   NAME=Captured(dtype, extents), or NAME=Scalar(dtype, host=NAME) without extents
+    ensures:   expressions of later passes may read it as `NAME[index, ..]`, or `NAME`.
+    Errors:    CU508 for a name that the kernel has, or a type other than f32 and i32."""
+
+    name: ClassVar[str] = "bind-captured"
+    capture: str
+    dtype: str
+    extents: tuple[Expr, ...] = ()
+
+    def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
+        dtype = _TYPES.get(self.dtype)
+        if dtype is None:
+            raise fault("CU508", f"a captured value is f32 or i32, not `{self.dtype}`")
+        if self.capture in {f.name for f in kernel.params} | {*SIZES}:
+            raise fault("CU508", f"the kernel already has a parameter `{self.capture}`", help="bind it by another name")
+        kind = Captured(dtype, self.extents) if self.extents else Scalar(dtype, Name(self.capture))
+        return replace(kernel, params=(*kernel.params, Field(self.capture, kind, fixed=False)))
+
+
+_PLACED: Final = ("score", "mask", "row_update", "row_probs", "row_rescale", "row_finalize", "key_sequence")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceCaptured(Pass):
+    """Load captured values where they change, and never out of range.
+    rewrite:   p.slope[tile.h] * p.scale  -->  tile.slope, filled by tile_setup
+               p.doc[tile.b, i]           -->  tile.doc_i, filled by tile_setup; i clamped to the last row
+               p.doc[tile.b, j]           -->  doc_j, loaded once per key column; the table padded to whole tiles, or j clamped
+               p.table[tile.h, i - j + R] -->  the same, with i and j clamped where the index could leave the table"""
+
+    name: ClassVar[str] = "place-captured"
+
+    def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
+        placer = _Placer(kernel)
+        for name in _PLACED:
+            placer.region(name)
+        return placer.kernel
+
+
+class _Placer:
+    """Moves the loads of one kernel, region by region."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.facts = Facts.of(kernel)
+        keys = tile_shape(kernel).keys
+        size = next((c.value for c in kernel.constants if Name(c.name) == keys), PAD)
+        self.pad = PAD if PAD % size == 0 else int(size)
+        self.key_loads: list[Assign] = []
+
+    def region(self, name: str) -> None:
+        self.key_loads = []
+        region: Function = self.kernel.region(name)
+        body = tuple(self._statement(s) for s in region.body)
+        result = None if region.result is None else self._placed(region.result)
+        self.kernel = with_region(self.kernel, name, (*self.key_loads, *body), result)
+
+    def _statement(self, statement: Stmt) -> Stmt:
+        match statement:
+            case Assign(target, value):
+                return replace(statement, target=target, value=self._placed(value))
+            case If(_, then, _):
+                return replace(statement, then=tuple(self._statement(s) for s in then))
+            case _:
+                return statement
+
+    def _placed(self, expr: Expr) -> Expr:
+        if self._is_loaded(expr):
+            if not _reads(expr, ("i", "j")) and not _is_local(expr):
+                return self._tile_field(expr, "", lambda dtype: Scalar(dtype))
+            if not _reads(expr, ("j",)) and not _is_local(expr):
+                return self._tile_field(_clamped(expr, rows=True, keys=False), "_i", lambda dtype: Row(dtype))
+        if isinstance(expr, Index):
+            return self._load(expr)
+
+        def change(node: Node) -> Node:
+            return self._placed(node) if isinstance(node, Expr) else node
+
+        return map_children(expr, change)
+
+    def _is_loaded(self, expr: Expr) -> bool:
+        """Is this a load, or arithmetic of floats that has one."""
+        loads = [n for n in walk(expr) if _is_load(n)]
+        if isinstance(expr, Index):
+            return _is_load(expr)
+        return _is_arithmetic(expr) and any(_table(self.kernel, x).type.dtype.is_float for x in loads)
+
+    def _tile_field(self, value: Expr, suffix: str, kind: Callable[[DType], Scalar | Row]) -> Expr:
+        """The field of the tile that `tile_setup` fills with `value`."""
+        setup = self.kernel.region("tile_setup")
+        for statement in setup.body:
+            if isinstance(statement, Assign) and statement.value == value:
+                return statement.target
+        loads = [n for n in walk(value) if _is_load(n)]
+        first = _table(self.kernel, loads[0])
+        dtype = first.type.dtype if isinstance(value, Index) else DType.F32
+        name = _free(first.name + suffix, {f.name for f in self.kernel.tile_state} | {"b", "h", "hk", "q_start"})
+        state = (*self.kernel.tile_state, Field(name, kind(dtype)))
+        self.kernel = replace(self.kernel, tile_state=state)
+        self.kernel = with_region(self.kernel, "tile_setup", (*setup.body, assign(tile(name), value)))
+        return tile(name)
+
+    def _load(self, load: Index) -> Expr:
+        """A load that varies over keys, made safe for every row and key of a tile."""
+        field = _table(self.kernel, load)
+        safe = self._in_range(load, field)
+        if _reads(safe, ("i",)) or _is_local(safe):
+            return safe
+        for known in self.key_loads:
+            if known.value == safe:
+                return known.target
+        taken = {n.id for n in walk(self.kernel) if isinstance(n, Name)}
+        taken |= {t.target.id for t in self.key_loads if isinstance(t.target, Name)}
+        local = assign(_free(f"{field.name}_j", taken), safe)
+        self.key_loads.append(local)
+        return local.target
+
+    def _in_range(self, load: Index, field: _Table) -> Index:
+        """The load with i, j clamped as far as its indices need it; a last index j is padded for instead."""
+        if self._is_in_range(load, field):
+            return load
+        padded = self._padded(load, field)
+        if padded is not None:
+            return padded
+        for rows, keys in ((True, False), (False, True)):
+            tried = _clamped(load, rows, keys)
+            if self._is_in_range(tried, field):
+                return tried
+        return _clamped(load, rows=True, keys=True)
+
+    def _is_in_range(self, load: Index, field: _Table) -> bool:
+        """Are the indices that read i or j surely inside of their extents."""
+        return all(
+            nonnegative(poly(x), self.facts) and at_most(poly(x) + 1, poly(extent), self.facts)
+            for x, extent in zip(load.indices, field.type.extents, strict=True)
+            if _reads(x, ("i", "j"))
+        )
+
+    def _padded(self, load: Index, field: _Table) -> Index | None:
+        """`table[.., j]` of a table of at least Lk keys, which is then padded to whole key tiles."""
+        *outer, last = load.indices
+        if last != Name("j") or not at_most(Poly.atom(Name("Lk")), poly(field.type.extents[-1]), self.facts):
+            return None
+        if any(_reads(x, ("j",)) for x in outer):
+            return None
+        self._pad(field.name)
+        return _clamped(load, rows=True, keys=False)
+
+    def _pad(self, name: str) -> None:
+        def change(field: Field) -> Field:
+            same = field.name == name and isinstance(field.type, Captured)
+            return replace(field, type=replace(field.type, pad=self.pad)) if same else field  # pyright: ignore[reportCallIssue]
+
+        self.kernel = replace(self.kernel, params=tuple(change(f) for f in self.kernel.params))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    name: str
+    type: Captured
+
+
+def _table(kernel: Kernel, load: Node) -> _Table:
+    assert isinstance(load, Index) and isinstance(load.base, Attr)
+    name = load.base.name
+    type = next(f.type for f in kernel.params if f.name == name)
+    assert isinstance(type, Captured)
+    return _Table(name, type)
+
+
+def _is_load(node: Node) -> bool:
+    return isinstance(node, Index) and isinstance(node.base, Attr) and node.base.base == Name("p")
+
+
+def _is_arithmetic(expr: Expr) -> bool:
+    match expr:
+        case Binary("+" | "-" | "*" | "/") | Call("minimum" | "maximum" | "abs"):
+            return True
+        case _:
+            return False
+
+
+def _reads(expr: Expr, names: Iterable[str]) -> bool:
+    return any(isinstance(n, Name) and n.id in names for n in walk(expr))
+
+
+def _is_local(expr: Expr) -> bool:
+    """Does the value depend on what exists only inside of a region."""
+    known = {*SIZES, "i", "j", "p", "tile", "LOG2E", "LN2", "pi", "inf"}
+    return any(isinstance(n, Name) and n.id not in known for n in walk(expr))
+
+
+E = TypeVar("E", bound=Expr)
+
+
+def _clamped(expr: E, rows: bool, keys: bool) -> E:
+    """The expression at the last row and key instead of those past them, inside of its loads."""
+    values: dict[str, Node] = {}
+    if rows:
+        values["i"] = Call("minimum", (Name("i"), Binary("-", Name("Lq"), IntLit(1))))
+    if keys:
+        values["j"] = Call("minimum", (Name("j"), Binary("-", Name("Lk"), IntLit(1))))
+
+    def change(node: Node) -> Node:
+        return substitute(node, values) if _is_load(node) else map_children(node, change)
+
+    result = change(expr)
+    assert isinstance(result, type(expr))
+    return result
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, result = 1, name
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    return result

@@ -1,0 +1,197 @@
+"""row_finalize of a normalizer: the output and the LSE from accumulator, maximum and row reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Unary
+from cubridge.ir.walk import free_names, map_children, rewrite, substitute
+from cubridge.passes.base import refusal
+from cubridge.passes.exprs import MINUS_INF
+from cubridge.passes.host_params import HostParams, without_unused_hosts
+from cubridge.passes.normalizer import SHIFT, Normalizer, degree, division, exponentials, relative
+from cubridge.passes.options import RowTerm
+from cubridge.passes.poly import poly
+from cubridge.passes.prove import Facts, positive
+from cubridge.passes.regions import assign, param, with_region
+from cubridge.passes.scale import MINUS_ONE, ONE
+from cubridge.passes.softmax import LOG2E, Softmax, row
+from cubridge.passes.terms import Algebra, Term, Terms, rebuilt, scaled
+from cubridge.passes.weights import Weights
+
+_LN2: Final = Name("LN2")
+_ZERO: Final = FloatLit(0.0)
+_OUTPUT: Final = Name("o")
+_TAKEN: Final = frozenset({"s", "o", "lse", "i", "e", "m_log2", "top", "keep", "total", "inv", "row", "tile", "p"})
+
+
+def with_finalize(weights: Weights, softmax: Softmax, normalizer: Normalizer) -> Kernel:
+    """The kernel with this output and LSE.
+    Errors: CU514 for an exponential of m that is not relative to it."""
+    writer = _Finalize(weights, softmax, normalizer)
+    body = writer.write()
+    return without_unused_hosts(with_region(writer.params.kernel, "row_finalize", body))
+
+
+class _Finalize:
+    """Writes the body. All exponents are of 2: m_log2 is the row maximum as an exponent, and exp(c - m) becomes
+    exp2(c * LOG2E - m_log2). Where there are such c, everything is taken relative to `top`, the largest of them and m_log2."""
+
+    def __init__(self, weights: Weights, softmax: Softmax, normalizer: Normalizer) -> None:
+        self.params = HostParams(weights.kernel, "output")
+        self.algebra = Algebra(weights.kernel)
+        self.weights = weights
+        self.softmax = softmax
+        self.normalizer = normalizer
+        self.body: list[Assign] = []
+        self.keep: Expr | None = None
+        self.totals: dict[Expr, Expr] = {}
+        self.facts = Facts.of(weights.kernel)
+        self.maximum: Expr = Binary("*", row(softmax.maximum), param(softmax.scale))
+
+    def write(self) -> tuple[Assign, ...]:
+        used = tuple(e for e in (self.normalizer.finalize, self.normalizer.lse) if e is not None)
+        self._rebase([self._constant(a) for a in exponentials(used)])
+        names = frozenset[str]().union(*(free_names(e) for e in used))
+        rows = {r.name: self._row(r) for r in self.normalizer.rows if r.name in names}
+        self._output(rows)
+        return tuple(self.body)
+
+    def _local(self, name: str, value: Expr) -> Expr:
+        self.body.append(assign(name, value))
+        return Name(name)
+
+    # ---- exponents ---------------------------------------------------------------------------------------------------
+
+    def _constant(self, argument: Expr) -> Expr:
+        """c * LOG2E of an exponential exp(c - m)."""
+        terms = self.algebra.terms(argument)
+        shift = Term(MINUS_ONE, (SHIFT,))
+        rest = tuple(t for t in terms if t != shift)
+        if len(rest) != len(terms) - 1 or any("m" in free_names(x) for t in rest for x in t.over):
+            raise refusal("CU514", "an exponential of m is relative to it: `exp(c - m)`", argument.span)
+        return self.params.lower(rebuilt(scaled(rest, LOG2E)))
+
+    def _rebase(self, constants: list[Expr]) -> None:
+        if not constants:
+            return
+        self.maximum = self._local("m_log2", self.maximum)
+        top = self.maximum
+        for constant in constants:
+            top = Call("maximum", (top, constant))
+        self._local("top", top)
+        if not any(isinstance(c, FloatLit) for c in constants):
+            self._local("top", Call("where", (Binary("==", Name("top"), MINUS_INF), _ZERO, Name("top"))))
+        self.keep = self._local("keep", Call("exp2", (Binary("-", self.maximum, Name("top")),)))
+
+    def _row(self, term: RowTerm) -> Expr:
+        """The local that holds a row reduction, relative to `top`."""
+        value: Expr = row(self.weights.fields[term.name])
+        if term.kind == "sum":
+            value = Call("add_lanes", (value,))
+        if self.keep is not None and term.kind == "sum":
+            for _ in range(degree(relative(term.body, self.algebra)) or 0):
+                value = Binary("*", value, self.keep)
+        name = term.name if term.name not in _TAKEN else f"{term.name}_row"
+        return self._local(name, value)
+
+    def _code(self, expr: Expr, rows: Mapping[str, Expr]) -> Expr:
+        """An expression over m and rows as code: exponentials and logarithms to base 2."""
+        top = self.maximum if self.keep is None else Name("top")
+
+        def change(node: Node) -> Node:
+            match node:
+                case Call("exp", (argument,)) if "m" in free_names(argument):
+                    constant = self._constant(argument)
+                    return Call("exp2", (Unary("-", top) if constant == _ZERO else Binary("-", constant, top),))
+                case Call("log", (argument,)):
+                    return Binary("*", Call("log2", (change(argument),)), _LN2)  # pyright: ignore[reportArgumentType]
+                case Name("m"):
+                    return Binary("*", top, _LN2)
+                case _:
+                    return map_children(node, change)
+
+        code = substitute(change(expr), rows)
+        assert isinstance(code, Expr)
+        return code
+
+    # ---- output and LSE ----------------------------------------------------------------------------------------------
+
+    def _output(self, rows: Mapping[str, Expr]) -> None:
+        found = division(self.normalizer.finalize, self.algebra)
+        if found is None:
+            acc = rebuilt((Term(self.weights.factor, (self._acc(),)),))
+            code = self._code(self.normalizer.finalize, {**rows, "acc": acc})
+            total = None
+            output = self.params.lower(code)
+        else:
+            total = self._total(found.denominator, rows)
+            output = self._scaled(found.factor, total, rows)
+        self.body.append(assign("lse", self._lse(rows, total)))
+        if output != _OUTPUT:
+            self.body.append(assign("o", output))
+
+    def _acc(self) -> Expr:
+        return _OUTPUT if self.keep is None else Binary("*", _OUTPUT, self.keep)
+
+    def _total(self, denominator: Expr | None, rows: Mapping[str, Expr]) -> Expr | None:
+        """The local that holds the denominator."""
+        if denominator is None:
+            return None
+        code = self.params.lower(self._code(denominator, rows))
+        total = code if isinstance(code, Name) else self._local("total", code)
+        self.totals[code] = total
+        return total
+
+    def _scaled(self, factor: Term, total: Expr | None, rows: Mapping[str, Expr]) -> Expr:
+        """o times what it is multiplied by; 0 where the denominator is 0, as in a row that sees no key."""
+        keep = () if self.keep is None else (self.keep,)
+        over = tuple(self._code(x, rows) for x in factor.over)
+        value = self.params.lower(rebuilt((Term(factor.scale * self.weights.factor, (*keep, *over)),)))
+        if total is None:
+            return _OUTPUT if value == FloatLit(1.0) else Binary("*", _OUTPUT, value)
+        inverse: Expr = Binary("/", value, total)
+        if not any(t == total and _is_positive(c, self.facts) for c, t in self.totals.items()):
+            inverse = Call("where", (Binary("==", total, _ZERO), _ZERO, inverse))
+        return Binary("*", _OUTPUT, self._local("inv", inverse))
+
+    def _lse(self, rows: Mapping[str, Expr], total: Expr | None) -> Expr:
+        lse = self.normalizer.lse
+        if lse is None:
+            return Name("nan")
+        terms = self.algebra.terms(self._code(lse, rows))
+        value = rewrite(self.params.lower(_in_one_factor(terms)), self._known)
+        return Call("where", (self._is_empty(rows, total), MINUS_INF, value))
+
+    def _known(self, node: Node) -> Node:
+        return self.totals.get(node, node) if isinstance(node, Expr) else node
+
+    def _is_empty(self, rows: Mapping[str, Expr], total: Expr | None) -> Expr:
+        """Does the row see no key."""
+        if self.keep is not None or total is None:
+            return Binary("==", self.maximum if self.normalizer.is_shifted else row(self.softmax.maximum), MINUS_INF)
+        return Binary("==", total, _ZERO)
+
+
+def _is_positive(total: Expr, facts: Facts) -> bool:
+    """Is a denominator surely greater than 0."""
+    match total:
+        case FloatLit(value):
+            return value > 0
+        case Call("maximum", (left, right)):
+            return _is_positive(left, facts) or _is_positive(right, facts)
+        case Binary("*" | "/", left, right):
+            return _is_positive(left, facts) and _is_positive(right, facts)
+        case Call("f32", (whole,)):
+            return positive(poly(whole), facts)
+        case _:
+            return False
+
+
+def _in_one_factor(terms: Terms) -> Expr:
+    """A sum with its common host factor last."""
+    common = terms[0].scale if all(t.scale == terms[0].scale for t in terms) else ONE
+    if common == ONE or len(terms) == 1:
+        return rebuilt(terms)
+    return Binary("*", rebuilt(scaled(terms, common**-1)), common.to_expr())

@@ -1,0 +1,150 @@
+"""hoist: what does not depend on the key leaves the loop over keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, Index, Kernel, Name, Node, Row, Stmt, Unary
+from cubridge.ir.walk import map_children, walk
+from cubridge.passes.base import Pass, PassContext
+from cubridge.passes.exprs import COMPARISONS
+from cubridge.passes.poly import Poly, poly, to_expr
+from cubridge.passes.regions import assign, with_region
+
+_REGIONS: Final = ("score", "mask", "row_probs")
+_ALIGNED: Final = Poly.atom(Name("i")) + Poly.atom(Name("Lk")) - Poly.atom(Name("Lq"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hoist(Pass):
+    """Compute once per row what only varies over rows.
+    rewrite:   s = s + a * f32(j - i - Lk + Lq)   -->   i_key = i + Lk - Lq
+                                                       s = s + a * f32(j - i_key)
+    ensures:   the same values; integer sums are regrouped, floats are not."""
+
+    name: ClassVar[str] = "hoist"
+
+    def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
+        for name in _REGIONS:
+            region = kernel.region(name)
+            body: list[Stmt] = []
+            hoister = _Hoister(kernel, {n.id for n in walk(region) if isinstance(n, Name)})
+            for statement in region.body:
+                changed = hoister.statement(statement)
+                body += [*hoister.taken(), changed]
+            kernel = with_region(kernel, name, body)
+        return kernel
+
+
+class _Hoister:
+    """Rewrites the statements of one region; `taken` gives the locals that the last one needs."""
+
+    def __init__(self, kernel: Kernel, names: set[str]) -> None:
+        self.rows = {("tile", f.name) for f in kernel.tile_state if isinstance(f.type, Row)}
+        self.row_locals: set[str] = set()
+        self.names = names
+        self.new: list[Assign] = []
+        self.known: dict[Expr, Expr] = {}
+
+    def taken(self) -> list[Assign]:
+        new, self.new = self.new, []
+        return new
+
+    def statement(self, statement: Stmt) -> Stmt:
+        if not isinstance(statement, Assign):
+            return statement
+        if isinstance(statement.target, Name) and statement.target.id != "s" and self._is_row(statement.value):
+            self.row_locals.add(statement.target.id)
+            return statement
+        if not _varies_over_keys(statement.value):
+            return statement
+        return replace(statement, value=self._expr(statement.value))
+
+    def _expr(self, expr: Expr) -> Expr:
+        if self._is_row(expr):
+            return self._row_value(expr)
+        match expr:
+            case Call("f32", (operand,)):
+                return replace(expr, args=(self._regrouped(operand),))
+            case Call("abs", (operand,)) if _is_integer(operand):
+                return replace(expr, args=(self._regrouped(operand),))
+            case _:
+
+                def change(node: Node) -> Node:
+                    return self._expr(node) if isinstance(node, Expr) else node
+
+                return map_children(expr, change)
+
+    def _regrouped(self, expr: Expr) -> Expr:
+        """An integer sum as its part over keys, and one row value."""
+        value = poly(expr)
+        keys = Poly(tuple(t for t in value.terms if any(_varies_over_keys(a) for a in t[0])))
+        rest = value - keys
+        if not keys.terms or not any(self._is_row(a) for a in rest.atoms()):
+            return self._expr(expr) if isinstance(expr, Call) else expr
+        negative = keys.terms[0][1] > 0 and rest.terms[0][1] < 0
+        row = self._row_value(to_expr(-rest if negative else rest))
+        if negative:
+            return Binary("-", to_expr(keys), row)
+        if keys.terms[0][1] < 0:
+            return Binary("-", row, to_expr(-keys))
+        return Binary("+", row, to_expr(keys))
+
+    def _row_value(self, value: Expr) -> Expr:
+        """The value itself if it is at hand, else the local that holds it."""
+        if isinstance(value, Name | Attr | Unary) or not any(isinstance(n, Binary | Call) for n in walk(value)):
+            return value
+        if value not in self.known:
+            name = "i_key" if _is_integer(value) and poly(value) == _ALIGNED else "row_value"
+            self.known[value] = Name(_free(name, self.names))
+            self.new.append(assign(self.known[value], value))
+        return self.known[value]
+
+    def _is_row(self, expr: Expr) -> bool:
+        """Does the value vary over rows and over nothing else."""
+        nodes = list(walk(expr))
+        if _varies_over_keys(expr) or any(isinstance(n, Name) and n.id in ("o", "e", "w", "row") for n in nodes):
+            return False
+        return any(self._is_row_leaf(n) for n in nodes)
+
+    def _is_row_leaf(self, node: Node) -> bool:
+        match node:
+            case Name(name):
+                return name == "i" or name in self.row_locals
+            case Attr(Name(scope), name):
+                return (scope, name) in self.rows
+            case _:
+                return False
+
+
+def _varies_over_keys(expr: Expr) -> bool:
+    return any(isinstance(n, Name) and (n.id in ("j", "s", "w") or n.id.endswith("_j")) for n in walk(expr))
+
+
+def _is_integer(expr: Expr) -> bool:
+    """Is an expression of indices and sizes alone, in integer operations."""
+    match expr:
+        case Binary(op, left, right):
+            return op not in (*COMPARISONS, "/", "&", "|", "^", "**") and _is_integer(left) and _is_integer(right)
+        case Name(name):
+            return name not in ("s", "w", "inf", "nan", "LOG2E", "LN2", "pi")
+        case Call("minimum" | "maximum" | "abs", args):
+            return all(_is_integer(a) for a in args)
+        case Attr() | Index() | Call():
+            return False
+        case Unary("-", operand):
+            return _is_integer(operand)
+        case _:
+            return type(expr).__name__ == "IntLit"
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    number, result = 1, name
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    if isinstance(taken, set):
+        taken.add(result)
+    return result

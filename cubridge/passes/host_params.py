@@ -1,0 +1,176 @@
+"""Host expressions in region code become parameters, computed once at launch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from cubridge.ir.nodes import (
+    NAMED_CONSTANTS,
+    Attr,
+    Binary,
+    Call,
+    Expr,
+    Field,
+    FloatLit,
+    Index,
+    IntLit,
+    Kernel,
+    Name,
+    Node,
+    Scalar,
+    Unary,
+)
+from cubridge.ir.types import DType
+from cubridge.ir.walk import map_children, rewrite, walk
+from cubridge.passes.exprs import COMPARISONS
+from cubridge.passes.regions import param
+from cubridge.passes.scale import host_value, scale_of
+
+
+class HostParams:
+    """Gives float host expressions their parameters: an existing one of the same value, else a new one.
+
+    `stem` begins the names of the new ones: `score_scale`, `score_bias`; a factor beside a captured value is named after it."""
+
+    def __init__(self, kernel: Kernel, stem: str) -> None:
+        self.kernel = kernel
+        self.stem = stem
+
+    def lower(self, expr: Expr) -> Expr:
+        """The expression with parameters; `kernel` then has them."""
+        return self._lower(expr, f"{self.stem}_scale")
+
+    def _lower(self, expr: Expr, name: str) -> Expr:
+        if _is_plain(expr):
+            return expr
+        host = host_value(expr, self.kernel)
+        if host is not None:
+            return self._param(host, name)
+        match expr:
+            case Binary("*" | "/" as op, left, right):
+                stem = _captured_name(left) or _captured_name(right) or self.stem
+                return replace(expr, left=self._lower(left, f"{stem}_scale"), right=self._lower(right, f"{stem}_scale"))
+            case Binary("+" | "-", left, right):
+                return replace(
+                    expr, left=self._lower(left, f"{self.stem}_bias"), right=self._lower(right, f"{self.stem}_bias")
+                )
+            case Unary("-", operand):
+                return replace(expr, operand=self._lower(operand, name))
+            case Binary(op) if op not in COMPARISONS:
+                return expr
+            case Binary() | Call():
+                return self._inside(expr)
+            case _:
+                return expr
+
+    def _inside(self, expr: Expr) -> Expr:
+        """Host values among the operands of a comparison or call, where these are floats."""
+        if isinstance(expr, Call) and expr.fn in ("f32", "i32", "i64"):
+            return expr
+        if isinstance(expr, Binary) and not any(_is_float(x) for x in (expr.left, expr.right)):
+            return expr
+
+        def change(node: Node) -> Node:
+            return self._lower(node, f"{self.stem}_bound") if isinstance(node, Expr) else node
+
+        return map_children(expr, change)
+
+    def _param(self, host: Expr, name: str) -> Expr:
+        value = scale_of(host)
+        if not value.powers:
+            return FloatLit(float(value.coefficient))
+        for field in self.kernel.params:
+            match field:
+                case Field(known, Scalar(DType.F32, old), False) if old is not None and scale_of(old) == value:
+                    return param(known)
+                case _:
+                    pass
+        host = value.to_expr()
+        if isinstance(host, Name):  # a parameter of that value would read as the size itself
+            host = Binary("*", FloatLit(1.0), host)
+        field = Field(free_name(self.kernel, name), Scalar(DType.F32, host), fixed=False)
+        self.kernel = replace(self.kernel, params=(*self.kernel.params, field))
+        return param(field.name)
+
+
+def free_name(kernel: Kernel, name: str) -> str:
+    """`name`, numbered if the kernel has a parameter of that name."""
+    taken = {f.name for f in kernel.params}
+    number, result = 1, name
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    return result
+
+
+def _is_plain(expr: Expr) -> bool:
+    match expr:
+        case FloatLit() | IntLit() | Attr():
+            return True
+        case Name(name):
+            return name in NAMED_CONSTANTS
+        case Unary("-", operand):
+            return _is_plain(operand)
+        case _:
+            return False
+
+
+def _captured_name(expr: Expr) -> str | None:
+    match expr:
+        case Index(Attr(Name("p"), name)) | Attr(Name("tile"), name) if name not in ("b", "h", "hk", "q_start"):
+            return name
+        case Binary("*", left, right):
+            return _captured_name(left) or _captured_name(right)
+        case _:
+            return None
+
+
+def _is_float(expr: Expr) -> bool:
+    """Does a comparison of this value compare floats."""
+    floats = ("s", "o", "inf")
+    return any(
+        isinstance(n, FloatLit) or (isinstance(n, Name) and n.id in floats) or (isinstance(n, Call) and n.fn == "f32")
+        for n in walk(expr)
+    )
+
+
+def without_unused_hosts(kernel: Kernel) -> Kernel:
+    """The kernel without the computed parameters that nothing reads; captured values stay, for later passes to use."""
+    used = {
+        n.name for part in (*kernel.regions, *kernel.body, kernel.schedule) for n in walk(part) if isinstance(n, Attr)
+    }
+
+    def stays(field: Field) -> bool:
+        match field.type:
+            case Scalar(_, host) if not field.fixed and host is not None and not isinstance(host, Name):
+                return field.name in used
+            case _:
+                return True
+
+    params = tuple(f for f in kernel.params if stays(f))
+    return kernel if params == kernel.params else _renumbered(replace(kernel, params=params))
+
+
+_NUMBERED: Final = re.compile(r"(.+)_\d+")
+
+
+def _renumbered(kernel: Kernel) -> Kernel:
+    """The kernel whose numbered parameters have the names that have become free."""
+    for field in kernel.params:
+        match = _NUMBERED.fullmatch(field.name)
+        if match is None or field.fixed or not isinstance(field.type, Scalar) or isinstance(field.type.host, Name):
+            continue
+        name = free_name(kernel, match[1])
+        if len(name) < len(field.name):
+            kernel = _renamed(kernel, field.name, name)
+    return kernel
+
+
+def _renamed(kernel: Kernel, old: str, new: str) -> Kernel:
+    def change(node: Node) -> Node:
+        return replace(node, name=new) if node == param(old) and isinstance(node, Attr) else node
+
+    params = tuple(replace(f, name=new) if f.name == old else f for f in kernel.params)
+    return replace(kernel, params=params, regions=tuple(rewrite(r, change) for r in kernel.regions))

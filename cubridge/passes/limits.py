@@ -1,0 +1,181 @@
+"""What an elementwise function gives for a masked score, -inf: proved over ranges of extended reals, or unknown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cubridge.ir.evaluate import CONSTANTS
+from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, IntLit, Name, Unary
+from cubridge.passes.exprs import MIRRORED
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `low` to `high`; `finite`: neither infinite nor NaN, whatever the ends say."""
+
+    low: float
+    high: float
+    finite: bool
+
+    @property
+    def exact(self) -> float | None:
+        return self.low if self.low == self.high else None
+
+
+def _exactly(value: float) -> Range:
+    return Range(value, value, math.isfinite(value))
+
+
+UNKNOWN: Final = Range(-math.inf, math.inf, False)
+FINITE: Final = Range(-math.inf, math.inf, True)
+_POSITIVE: Final = Range(5e-324, math.inf, True)
+
+
+Values = Mapping[str, float]
+
+
+def is_zero_when_masked(weight: Expr, values: Values) -> bool:
+    """Is `weight` surely 0, and not NaN, where names have these values. Sizes and indices are finite; captured values may be
+    anything."""
+    return _range(weight, values).exact == 0
+
+
+def _range(expr: Expr, values: Values) -> Range:
+    match expr:
+        case IntLit(value) | FloatLit(value):
+            return _exactly(float(value))
+        case Name(name):
+            return _name(name, values)
+        case Unary("-", operand):
+            inner = _range(operand, values)
+            return Range(-inner.high, -inner.low, inner.finite)
+        case Binary("+", left, right):
+            return _sum(_range(left, values), _range(right, values))
+        case Binary("-", left, right):
+            return _sum(_range(left, values), _range(Unary("-", right), values))
+        case Binary("*", left, right):
+            return _product(_range(left, values), _range(right, values))
+        case Binary("/", left, right):
+            return _product(_range(left, values), _inverse(_range(right, values)))
+        case Binary("**", base, IntLit(power)) if power > 0:
+            return _power(_range(base, values), power)
+        case Binary("**", base, FloatLit()) if _range(base, values).low > 0 and _range(base, values).finite:
+            return _POSITIVE
+        case Call(fn, args):
+            return _call(fn, args, values)
+        case _:
+            return UNKNOWN
+
+
+def _name(name: str, values: Values) -> Range:
+    if name in values:
+        return _exactly(values[name])
+    if name in SIZES:
+        return Range(1, math.inf, True)
+    if name in CONSTANTS:
+        return _exactly(CONSTANTS[name])
+    return FINITE if name in ("i", "j") else UNKNOWN
+
+
+def _sum(a: Range, b: Range) -> Range:
+    for x, y in ((a, b), (b, a)):
+        if x.exact is not None and math.isinf(x.exact):
+            return x if y.finite or y.exact == x.exact else UNKNOWN
+    return Range(a.low + b.low, a.high + b.high, True) if a.finite and b.finite else UNKNOWN
+
+
+def _product(a: Range, b: Range) -> Range:
+    if (a.exact == 0 and b.finite) or (b.exact == 0 and a.finite):
+        return _exactly(0.0)
+    for x, y in ((a, b), (b, a)):
+        if x.exact is not None and math.isinf(x.exact):
+            return x if y.low > 0 else _exactly(-x.exact) if y.high < 0 else UNKNOWN
+    if a.exact is not None and b.exact is not None:
+        return _exactly(a.exact * b.exact)
+    if a.finite and b.finite:
+        return _POSITIVE if (a.low > 0 and b.low > 0) or (a.high < 0 and b.high < 0) else FINITE
+    return UNKNOWN
+
+
+def _inverse(a: Range) -> Range:
+    if a.exact is not None:
+        return UNKNOWN if a.exact == 0 or math.isnan(a.exact) else _exactly(1 / a.exact)
+    if not a.finite:
+        return UNKNOWN
+    return _POSITIVE if a.low > 0 else Range(-math.inf, -5e-324, True) if a.high < 0 else UNKNOWN
+
+
+def _power(a: Range, power: int) -> Range:
+    result = a
+    for _ in range(power - 1):
+        result = _product(result, a)
+    return result
+
+
+_MONOTONE: Final[dict[str, tuple[Callable[[float], float], float, float]]] = {
+    "exp": (math.exp, 0.0, math.inf),
+    "exp2": (lambda x: 2.0**x, 0.0, math.inf),
+    "tanh": (math.tanh, -1.0, 1.0),
+    "tanh_approx": (math.tanh, -1.0, 1.0),
+    "erf": (math.erf, -1.0, 1.0),
+    "expm1": (math.expm1, -1.0, math.inf),
+}
+"""Functions with their limits at -inf and inf."""
+
+
+def _call(fn: str, args: tuple[Expr, ...], values: Values) -> Range:
+    inner = [_range(a, values) for a in args[1:] if fn == "where"] or [_range(a, values) for a in args]
+    match fn, inner:
+        case ("f32", [x]):
+            return x if isinstance(args[0], Name | IntLit) else FINITE
+        case ("rcp", [x]):
+            return _inverse(x)
+        case ("abs", [x]) if x.exact is not None:
+            return _exactly(abs(x.exact))
+        case ("minimum" | "maximum", [x, y]) if _is_number(x) and _is_number(y):
+            pick = min if fn == "minimum" else max
+            low, high = pick(x.low, y.low), pick(x.high, y.high)
+            return Range(low, high, (x.finite and y.finite) or (low == high and math.isfinite(low)))
+        case ("where", [_, _]):
+            return _where(args[0], inner, values)
+        case ("log" | "log2" | "sqrt" | "rsqrt", [x]) if x.finite and x.low >= 1:
+            return FINITE
+        case (_, [x]) if fn in _MONOTONE:
+            return _monotone(fn, x)
+        case _:
+            return UNKNOWN
+
+
+def _is_number(x: Range) -> bool:
+    """No NaN: finite, or a known infinity."""
+    return x.finite or (x.exact is not None and not math.isnan(x.exact))
+
+
+def _where(condition: Expr, branches: list[Range], values: Values) -> Range:
+    then, otherwise = branches
+    match condition:
+        case Binary(op, left, right) if op in MIRRORED:
+            a, b = _range(left, values), _range(right, values)
+            if a.exact is not None and b.exact is not None:
+                holds = {"<": a.exact < b.exact, "<=": a.exact <= b.exact, ">": a.exact > b.exact,
+                         ">=": a.exact >= b.exact, "==": a.exact == b.exact, "!=": a.exact != b.exact}[op]  # fmt: skip
+                return then if holds else otherwise
+        case _:
+            pass
+    return then if then == otherwise and then.exact is not None else UNKNOWN
+
+
+def _monotone(fn: str, x: Range) -> Range:
+    function, bottom, top = _MONOTONE[fn]
+    if x.exact == -math.inf:
+        return _exactly(bottom)
+    if x.exact == math.inf:
+        return _exactly(top)
+    if x.exact is not None and x.finite and abs(x.exact) < 700:
+        return _exactly(function(x.exact))
+    if not x.finite:
+        return UNKNOWN
+    return _POSITIVE if bottom == 0 else Range(bottom, top, True)

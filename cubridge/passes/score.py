@@ -1,0 +1,78 @@
+"""The score rewrite, and the folding of its scale into the exponent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cubridge.ir.nodes import Assign, Expr, Kernel, Name, Stmt
+from cubridge.ir.walk import free_names
+from cubridge.passes.base import Pass, PassContext, fault
+from cubridge.passes.coerce import Coercion
+from cubridge.passes.host_params import HostParams, without_unused_hosts
+from cubridge.passes.names import resolve
+from cubridge.passes.regions import SCORE, assign, with_region
+from cubridge.passes.scale import ONE, Scale
+from cubridge.passes.softmax import softmax_of, unit, with_scale
+from cubridge.passes.terms import Algebra, Terms, rebuilt, scaled
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteScore(Pass):
+    """Replace the score: what the normalizer sees of the raw dot product s.
+    rewrite:   region score: pass    -->   s = score
+               exponent_scale        -->   LOG2E: a unit of score is one unit of the exponent of e
+    requires:  score is a float over s, i, j, h, b, sizes and captured values.
+    Errors:    CU505 to CU507 for the expression; CU512 if the normalizer is no running softmax any more."""
+
+    name: ClassVar[str] = "rewrite-score"
+    score: Expr
+
+    def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
+        softmax = softmax_of(kernel)
+        score = Coercion(kernel).number(resolve(self.score, kernel, ("s", "i", "j")))
+        return with_score(with_scale(kernel, softmax, ONE), Algebra(kernel).terms(score))
+
+
+@dataclass(frozen=True, slots=True)
+class FoldScale(Pass):
+    """Fold the outermost constant factor of the score into the exponent.
+    rewrite:   s = s * a + b, unit u   -->   s = s + b / a, unit u * a
+    requires:  a is surely positive; otherwise it stays, since the row maximum must be taken after it.
+    ensures:   the same weights and the same LSE."""
+
+    name: ClassVar[str] = "fold-scale"
+
+    def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
+        softmax = softmax_of(kernel)
+        terms = Algebra(kernel).terms(score_of(kernel))
+        factor = outer_factor(terms)
+        if factor == ONE:
+            return kernel
+        kernel = with_scale(kernel, softmax, unit(kernel, softmax) * factor)
+        return with_score(kernel, scaled(terms, factor**-1))
+
+
+def outer_factor(terms: Terms) -> Scale:
+    """The positive host factor of the term with the raw score, or of the only term."""
+    raw = [t for t in terms if SCORE in t.over]
+    with_score = raw or [t for t in terms if any("s" in free_names(x) for x in t.over)]
+    return with_score[0].scale.positive_part if with_score else ONE
+
+
+def score_of(kernel: Kernel) -> Expr:
+    """What the score region makes of s. Errors: CU513 if it is more than one assignment to s."""
+    match kernel.region("score").body:
+        case ():
+            return SCORE
+        case (Assign(Name("s"), value),):
+            return value
+        case _:
+            raise fault("CU513", "the score region is more than one assignment to `s`", kernel.region("score").span)
+
+
+def with_score(kernel: Kernel, terms: Terms) -> Kernel:
+    params = HostParams(without_unused_hosts(with_region(kernel, "score", ())), "score")
+    value = params.lower(rebuilt(terms))
+    body: tuple[Stmt, ...] = () if value == SCORE else (assign("s", value),)
+    return with_region(params.kernel, "score", body)
