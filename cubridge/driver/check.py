@@ -3,7 +3,7 @@ must fail: a check that accepts one of those is itself refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -81,16 +81,13 @@ class Checker:
         values = spec_values(wrong, problem.q, problem.k, problem.v, problem.captures, derivatives=False)
         return problem.judge(values.out, values.lse).accepted
 
-    def reject(self, name: str, problem: Problem, make_runner: Callable[[], Runner]) -> MutantResult:
-        """Run a wrong kernel: it must be refused while it is made, or be told from the right one by its result."""
-        try:
-            result = self._one(make_runner(), problem)
-        except CuError as error:
-            if error.exit_code >= 5:
-                raise
-            return MutantResult(name, "transfer", error.diagnostics[0].message)
-        return MutantResult(name, None if result.accepted else result.stage, _how_far(result.worst))
+    def reject(self, name: str, problem: Problem, wrong: Runner) -> MutantResult:
+        """Run a wrong kernel: its result must be told from the right one."""
+        result = self._one(wrong, problem)
+        return MutantResult(name, None if result.accepted else result.stage, _how_far(result))
 
 
-def _how_far(worst: float) -> str:
-    return f"error {worst:.3g} times the bound"
+def _how_far(result: CaseResult) -> str:
+    if result.worst <= 1.0:
+        return f"LSE off by {result.lse or 0.0:.3g} times its bound"
+    return f"error {result.worst:.3g} times the bound"
