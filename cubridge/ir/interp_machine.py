@@ -1,14 +1,17 @@
-"""Agents and what they meet at: mbarriers with phases and bytes, named barriers, the scheduler, the report of a deadlock."""
+"""The machine that steps agents through a kernel body: barriers, the scheduler, the report of a deadlock."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.interp import GlobalRef, Instruction, Ring, SharedRef, Value, fault
+from cubridge.ir.diagnostics import CuError, Note
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.interp import GlobalRef, Ring, SharedRef, Value, fault
+from cubridge.ir.interp_code import Instruction
+from cubridge.ir.interp_deadlock import deadlock
+from cubridge.ir.interp_sync import Agent, Landing, MBarrier, Meeting, Policy
 from cubridge.ir.nodes import (
     Assign,
     Barrier,
@@ -49,101 +52,7 @@ MAX_STEPS: Final = 200_000
 NAMED_BARRIERS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """One of the schedules under which a kernel is run: which agent goes first, for how long, and when copies land."""
-
-    descending: bool = False
-    quantum: int = 1 << 30
-    land_at_once: bool = False
-
-
-class Agent:
-    """Threads [first, first + threads) stepping together. `waiting`: the generation of the barrier at which it has arrived."""
-
-    __slots__ = (
-        "done",
-        "first",
-        "full",
-        "label",
-        "loops",
-        "machine",
-        "mask",
-        "masks",
-        "names",
-        "pc",
-        "threads",
-        "waiting",
-    )
-
-    def __init__(self, machine: Machine[Agent], label: str, first: int, threads: int) -> None:
-        self.machine = machine
-        self.label = label
-        self.first = first
-        self.threads = threads
-        self.full = self.mask = (1 << threads) - 1
-        self.pc = 0
-        self.names: dict[str, Value] = {}
-        self.masks: list[tuple[int, int]] = []
-        self.loops: list[list[int]] = []
-        self.done = False
-        self.waiting: int | None = None
-
-    @property
-    def active(self) -> int:
-        return self.mask.bit_count()
-
-
-class MBarrier:
-    """`phase` counts completed phases. A phase completes when `pending` arrivals and `bytes_due` bytes are zero."""
-
-    __slots__ = ("arrivals", "bytes_due", "label", "last_arrival", "last_expect", "pending", "phase", "unclaimed")
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.arrivals = 0  # 0: not initialised
-        self.phase = 0
-        self.pending = 0
-        self.bytes_due = 0
-        self.unclaimed = 0  # expected bytes that no copy has been started for
-        self.last_arrival: Stmt | None = None
-        self.last_expect: Stmt | None = None
-
-    def lacks(self) -> str:
-        parts = [f"{self.pending} of {self.arrivals} arrivals"] if self.pending else []
-        if self.bytes_due:
-            parts.append(f"{self.bytes_due} bytes")
-        return " and ".join(parts) or "a whole phase"
-
-
-class Meeting:
-    """A barrier that counts threads: `block_sync`, or a named barrier."""
-
-    __slots__ = ("arriving", "count", "generation", "label", "syncing", "threads")
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.threads = 0
-        self.count = 0
-        self.generation = 0
-        self.arriving: list[Agent] = []  # without waiting
-        self.syncing: list[Agent] = []
-
-
-@dataclass(slots=True)
-class Landing:
-    """A copy on its way to shared memory, which completes on `barrier`."""
-
-    barrier: MBarrier
-    phase: int
-    bytes: int
-    stmt: Stmt
-    dst: SharedRef
-    data: Value = field(default=None, repr=False)
-
-
 A = TypeVar("A", bound=Agent)
-M = TypeVar("M", bound=MBarrier)
 
 
 class Machine(Generic[A]):
@@ -225,8 +134,6 @@ class Machine(Generic[A]):
 
     def size(self, expr: Expr | None) -> int:
         """A size of the kernel's declarations: an expression of its constants."""
-        from cubridge.ir.evaluate import evaluate_number
-
         if expr is None:
             return 1
         return int(evaluate_number(expr, {c.name: c.value for c in self.kernel.constants}))  # pyright: ignore[reportArgumentType]
@@ -276,7 +183,7 @@ class Machine(Generic[A]):
         while not all(agent.done for agent in order):
             moved = [self.advance(agent) for agent in order if not agent.done]
             if not any(moved) and not self.land_one():
-                raise CuError(self.deadlock())
+                raise CuError(deadlock(self))
         while self.land_one():
             pass
 
@@ -462,45 +369,6 @@ class Machine(Generic[A]):
                 if declared.name == ref.name:
                     return ref, declared
         raise fault("CU301", "this operand is not global memory", node)
-
-    # ---- reports ----
-
-    def deadlock(self) -> Diagnostic:
-        groups: dict[tuple[int, str], list[Agent]] = {}
-        for agent in self.agents:
-            if not agent.done:
-                groups.setdefault((agent.pc, self.waits_for(agent)), []).append(agent)
-        lines = [(labels(agents), what, self.code[pc].stmt) for (pc, what), agents in groups.items()]
-        (who, what, stmt), *others = lines
-        notes = [Note(f"{w} waits for {x}", s.span) for w, x, s in others]
-        return Diagnostic("CU250", f"deadlock: {who} waits for {what}", stmt.span, (*notes, *self.expected_by(stmt)))
-
-    def expected_by(self, stmt: Stmt) -> Iterator[Note]:
-        for barrier in self.barriers.values():
-            if isinstance(stmt, BarrierWait) and barrier.unclaimed and barrier.last_expect is not None:
-                yield Note(
-                    f"`{barrier.label}`: no copy brings {barrier.unclaimed} of these bytes", barrier.last_expect.span
-                )
-
-    def waits_for(self, agent: A) -> str:
-        at = self.code[agent.pc]
-        match at.stmt:
-            case BarrierWait():
-                barrier = self.barrier(at.operands[0](agent), at.stmt)
-                return f"phase {barrier.phase} of `{barrier.label}`, which lacks {barrier.lacks()}"
-            case NamedSync():
-                meeting, threads = self.named(agent, at)
-                return f"{meeting.label}, which has {meeting.count} of {threads} threads"
-            case BlockSync():
-                threads = sum(a.threads for a in self.agents)
-                return f"block_sync, which has {self.block.count} of {threads} threads"
-            case _:
-                return "the others"
-
-
-def labels(agents: Sequence[Agent]) -> str:
-    names = [agent.label for agent in agents]
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1].removeprefix('warp ')}"
 
 
 METHODS: Final[Mapping[type[Stmt], str]] = {

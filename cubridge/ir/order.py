@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.interp import Value, compile_body
+from cubridge.ir.interp import Value
+from cubridge.ir.interp_code import compile_body
 from cubridge.ir.interp_machine import handlers
 from cubridge.ir.nodes import Counters, Kernel
-from cubridge.ir.order_run import OrderRun
+from cubridge.ir.order_run import OrderRun, Trace
 from cubridge.ir.order_work import Scenario
 
 
@@ -20,19 +21,26 @@ def check_order(kernel: Kernel) -> tuple[Diagnostic, ...]:
 
     Covered: 0 to 4 key tiles, several work tiles in a row and none at all, steps with and without masks, with and without LSE,
     work dealt by counters and in equal shares."""
+    return run_order(kernel)[0]
+
+
+def run_order(kernel: Kernel) -> tuple[tuple[Diagnostic, ...], tuple[Trace, ...]]:
+    """The order faults, and what became of every tile in each scenario that has none."""
     found: list[Diagnostic] = []
+    traces: list[Trace] = []
     try:
         code = compile_body(kernel, handlers(OrderRun))
     except CuError as error:
-        return error.diagnostics
+        return error.diagnostics, ()
     for scenario in scenarios(kernel):
-        machine = OrderRun(kernel, code, scenario, sizes(kernel, scenario))
         try:
+            machine = OrderRun(kernel, code, scenario, sizes(kernel, scenario))
             machine.run()
             machine.check_end()
+            traces.append(machine.trace())
         except CuError as error:
             found += [d for d in error.diagnostics if not any((d.code, d.span) == (f.code, f.span) for f in found)]
-    return tuple(found)
+    return tuple(found), tuple(traces)
 
 
 def scenarios(kernel: Kernel) -> tuple[Scenario, ...]:
@@ -43,8 +51,8 @@ def scenarios(kernel: Kernel) -> tuple[Scenario, ...]:
         return (*counts, replace(counts[3], lse=False, **late), replace(counts[4], lse=True, **late))
     dealt = any(isinstance(f.type, Counters) for f in kernel.params)
     return (
-        Scenario((3, 0, 1, 2), lse=True, dealt=dealt, land_at_once=True),
-        Scenario((1, 4, 0, 0, 3), lse=False, dealt=False, descending=True, one_step=True),
+        Scenario((3, 2, 0, 1, 1, 3), lse=True, dealt=dealt, land_at_once=True),
+        Scenario((1, 4, 2, 2, 0, 0, 3, 1), lse=False, dealt=False, descending=True, one_step=True),
         Scenario((), lse=True, dealt=dealt),
         Scenario((0,), lse=True, dealt=False),
     )

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.evaluate import SCALAR_CALLS, evaluate_number
-from cubridge.ir.interp import Instruction, Lanes, Value, compile_expr, fault
-from cubridge.ir.interp_machine import Agent, Machine, MBarrier, Meeting, Policy
+from cubridge.ir.interp import Lanes, Value, compile_expr, fault
+from cubridge.ir.interp_code import Instruction
+from cubridge.ir.interp_machine import Machine
+from cubridge.ir.interp_sync import Agent, MBarrier, Meeting, Policy
 from cubridge.ir.nodes import Barrier, Counters, Expr, Global, Kernel, Node, Scalar, SharedValue, Stmt
 from cubridge.ir.order_clock import Access, Clock, Components, join
 from cubridge.ir.order_memory import Content, SharedScalar, Slot
-from cubridge.ir.order_tiles import WarpTile
+from cubridge.ir.order_tiles import Scores, WarpTile
 from cubridge.ir.order_work import Keys, Scenario, Work
 
 WARP = 32
@@ -25,8 +27,8 @@ class Warp(Agent):
     """A warp, with what it knows and what it has in flight."""
 
     __slots__ = (
-        "clock", "closed", "committed", "fences", "finished", "index", "issued", "open_copies", "open_gemms", "outputs",
-        "real_copies", "registers", "stored", "waited", "waited_copies", "warpgroup",
+        "clock", "closed", "committed", "fences", "finished", "histories", "index", "issued", "open_copies", "open_gemms",
+        "outputs", "real_copies", "registers", "scores", "stored", "waited", "waited_copies", "warpgroup",
     )  # fmt: skip
 
     def __init__(self, machine: OrderMachine, index: int, clock: Clock) -> None:
@@ -44,7 +46,9 @@ class Warp(Agent):
         self.waited = 0
         self.fences = 0
         self.registers = 0
-        self.outputs: list[WarpTile] = []
+        self.outputs: list[WarpTile] = []  # alive
+        self.histories: list[list[tuple[object, ...]]] = []  # of all output tiles there were
+        self.scores: list[Scores] = []
         self.finished: list[tuple[Work, Stmt]] = []
         self.stored: dict[tuple[Work, str], Stmt] = {}
 
@@ -196,6 +200,8 @@ class OrderMachine(Machine[Warp]):
             raise fault("CU266", f"`{name}` is absent in this launch", node)
         if (index, amount, agent.active) != (0, 1, 1):
             raise fault("CU266", "work is drawn by one thread adding 1 to counter 0", node)
+        if self.finish is not None:
+            raise fault("CU266", "work is drawn from counters that are finished", node, Note("here", self.finish.span))
         draw = self.draws
         self.draws += 1
         return self.scenario.ticket(draw) if draw < len(self.works) - 1 else self.scenario.total
@@ -279,8 +285,8 @@ class OrderMachine(Machine[Warp]):
         known = self.initialised(agent, barrier, stmt)
         seen = barrier.phase - 1
         if agent.clock[known.component] < seen:
-            message = f"this wait for phase {seen} of `{barrier.label}` may pass two phases early: nothing orders it after phase {seen - 1}"
-            raise fault("CU258", message, stmt)
+            message = f"nothing orders this wait for phase {seen} of `{barrier.label}` after phase {seen - 1}"
+            raise fault("CU258", message, stmt, help="it may pass two phases early: wait for every phase in turn")
         agent.clock = join(agent.clock, known.done)
         known.passed[agent.index] = (seen, agent.clock[self.components.control(agent.index)], stmt)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.interp import Instruction, SharedRef, Value, fault
-from cubridge.ir.interp_machine import Landing
+from cubridge.ir.interp import SharedRef, Value, fault
+from cubridge.ir.interp_code import Instruction
+from cubridge.ir.interp_sync import Landing
 from cubridge.ir.nodes import (
     Assign,
     Attr,
@@ -16,6 +18,7 @@ from cubridge.ir.nodes import (
     Global,
     Name,
     RegionCall,
+    RegistersRelease,
     RegisterTile,
     Stmt,
     TensorMap,
@@ -26,6 +29,8 @@ from cubridge.ir.order_machine import WARP, WARPGROUP, GemmLog, OrderMachine, Wa
 from cubridge.ir.order_memory import WHOLE, Content, Slot, unread
 from cubridge.ir.order_steps import cast_step, output_step, region_step, scores_step, store_step
 from cubridge.ir.order_tiles import RowTile, WarpTile, as_tile
+
+Trace: TypeAlias = tuple[tuple[object, ...], ...]
 
 
 class OrderRun(OrderMachine):
@@ -69,10 +74,12 @@ class OrderRun(OrderMachine):
 
     def zero(self, agent: Warp, at: Instruction) -> bool:
         tile = self.local(agent, at.operands[0](agent), at.stmt, read=False, write=True)
-        if tile.added or tile.zeroed:
-            raise fault("CU263", f"`{tile.name}` is set to zero twice, or after its first gemm", at.stmt)
-        tile.zeroed = True
-        agent.outputs.append(tile)
+        if tile.zeroed and tile.finished is None:
+            raise fault("CU263", f"`{tile.name}` is set to zero again before it is finalized", at.stmt)
+        tile.begin()
+        if tile not in agent.outputs:
+            agent.outputs.append(tile)
+        agent.histories.append(tile.history)
         agent.pc += 1
         return True
 
@@ -186,11 +193,11 @@ class OrderRun(OrderMachine):
         left = self.read_slot(agent, stmt, a) if isinstance(a, SharedRef) else as_tile(a, stmt)
         right = self.read_slot(agent, stmt, b)
         if isinstance(left, WarpTile):
-            output_step(tile, left, right, stmt, accumulate=stmt.accumulate)
+            output_step(tile, left, right, stmt)
         elif stmt.accumulate or not stmt.transposed:
             raise fault("CU263", "scores are made by `s = gemm(q, k.T)`", stmt)
         else:
-            scores_step(tile, left, right, stmt)
+            scores_step(agent, tile, left, right, stmt)
         agent.pc += 1
         return True
 
@@ -300,9 +307,19 @@ class OrderRun(OrderMachine):
         if lost is not None:
             yield Diagnostic("CU253", f"nobody reads what this copy brings to `{lost[0]}`", lost[1].span)
         yield from self.work_left()
-        if self.pool and not any(a.registers > self.launch_registers for a in self.agents):
-            release = next(at.stmt for at in self.code if getattr(at.stmt, "op", "") == "registers_release")
-            yield Diagnostic("CU265", "registers are released, and nobody takes them", release.span)
+        if self.pool:
+            release = next(at.stmt for at in self.code if isinstance(at.stmt, RegistersRelease))
+            yield Diagnostic("CU265", f"{self.pool} of the registers released here are taken by nobody", release.span)
+
+    def trace(self) -> Trace:
+        """What became of every tile, by warp: equal traces of two race-free kernels mean equal results in every schedule."""
+        found: list[tuple[object, ...]] = []
+        for warp in self.agents:
+            scores = [(s.queries, s.keys, tuple(s.steps), s.rows) for s in warp.scores]
+            outputs = [tuple(history) for history in warp.histories]
+            stored = sorted((work.index, name) for work, name in warp.stored)
+            found.append((tuple(scores), tuple(outputs), tuple(stored), tuple(w for w, _ in warp.finished)))
+        return tuple(found)
 
     def work_left(self) -> Iterator[Diagnostic]:
         due = self.works[: len(self.scenario.counts)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.interp import GlobalRef, Value, fault
-from cubridge.ir.nodes import RegionCall, Stmt
+from cubridge.ir.nodes import Gemm, RegionCall, Stmt
 from cubridge.ir.order_memory import Content
 from cubridge.ir.order_tiles import RowTile, Scores, WarpTile, as_rows, as_tile
 from cubridge.ir.order_work import Work
@@ -37,9 +37,9 @@ def _elementwise(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stm
 
 def _row_init(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt: RegionCall) -> None:
     row, work = as_rows(args[0], stmt), _work(args[1], stmt)
-    if row.started is not None:
-        raise fault("CU263", "`row_init` runs twice on one row state", stmt)
-    row.started = work
+    if row.started is not None and all(row.started != done for done, _ in warp.finished):
+        raise fault("CU263", "`row_init` runs again before the rows are finalized", stmt)
+    row.begin(work)
 
 
 def _row_update(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt: RegionCall) -> None:
@@ -51,13 +51,7 @@ def _row_update(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt
     row.seen.append(scores.keys)
     for tile in warp.outputs:
         if tile.added:
-            if tile.rescale_for is not None:
-                raise fault(
-                    "CU263",
-                    f"`{tile.name}` was never rescaled for an earlier `row_update`",
-                    stmt,
-                    Note("that one", tile.rescale_for.span),
-                )
+            _not_owed_a_rescale(tile, stmt)
             tile.rescale_for = stmt
 
 
@@ -89,6 +83,7 @@ def _row_rescale(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stm
             "CU263", f"`{tile.name}` is rescaled twice for one `row_update`", stmt, Note("that one", row.update.span)
         )
     tile.rescale_for = None
+    tile.history.append(("rescale", len(row.seen)))
 
 
 def _row_finalize(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt: RegionCall) -> None:
@@ -104,6 +99,7 @@ def _row_finalize(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], st
         if sorted(steps) != list(range(count)):
             raise fault("CU264", f"{what} the key tiles of steps {steps}; the sequence has {count}", stmt)
     out.finished = lse.finished = work
+    out.history.append(("finalize", len(row.seen)))
     warp.finished.append((work, stmt))
 
 
@@ -140,7 +136,7 @@ def cast_step(machine: OrderMachine, warp: Warp, dst: WarpTile, src: WarpTile, s
     dst.scores, dst.used = scores, None
 
 
-def scores_step(dst: WarpTile, queries: Content, keys: Content, stmt: Stmt) -> None:
+def scores_step(warp: Warp, dst: WarpTile, queries: Content, keys: Content, stmt: Stmt) -> None:
     """A gemm of two shared tiles makes scores."""
     if dst.scores is not None and "cast" not in dst.scores.steps:
         raise fault(
@@ -150,22 +146,26 @@ def scores_step(dst: WarpTile, queries: Content, keys: Content, stmt: Stmt) -> N
             Note("those scores", dst.scores.stmt.span),
         )
     dst.scores = Scores(queries, keys, stmt)
+    warp.scores.append(dst.scores)
 
 
-def output_step(dst: WarpTile, probs: WarpTile, values: Content, stmt: Stmt, *, accumulate: bool) -> None:
+def output_step(dst: WarpTile, probs: WarpTile, values: Content, stmt: Gemm) -> None:
     """A gemm of probabilities and a shared tile adds to the output."""
     scores = probs.scores
     if scores is None or "cast" not in scores.steps:
         raise fault("CU263", f"`{probs.name}` holds no probabilities", stmt)
     if probs.used is not None:
         raise fault("CU263", f"`{probs.name}` is used twice", stmt, Note("first here", probs.used.span))
+    if stmt.transposed:
+        raise fault("CU263", "the output is made by `o += gemm(probs, v)`", stmt)
     if (values.view, values.row) != (scores.keys.view, scores.keys.row) or values.param == scores.keys.param:
         message = f"these are the weights of {scores.keys}, and the operand holds {values}"
         raise fault("CU264", message, stmt, Note("the scores", scores.stmt.span))
     _not_owed_a_rescale(dst, stmt)
-    if not accumulate:
+    if not stmt.accumulate:
         dst.added.clear()
     dst.added.append(values)
+    dst.history.append(("gemm", scores.queries, scores.keys, values))
     probs.used = stmt
 
 

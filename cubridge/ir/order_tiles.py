@@ -16,7 +16,7 @@ from cubridge.ir.order_memory import Content
 from cubridge.ir.order_work import Work
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Scores:
     """A score tile from its gemm on: the operands, and the steps that it has gone through."""
 
@@ -28,21 +28,16 @@ class Scores:
 
     def step(self, name: str, needs: tuple[str, ...], stmt: Stmt) -> None:
         if name in self.steps:
-            raise fault(
-                "CU263", f"`{name}` runs twice on one score tile", stmt, Note("first here", self.steps[name].span)
-            )
+            note = Note("first here", self.steps[name].span)
+            raise fault("CU263", f"`{name}` runs twice on one score tile", stmt, note)
         for need in needs:
             if need not in self.steps:
-                raise fault(
-                    "CU263",
-                    f"`{name}` runs on a score tile that has not gone through `{need}`",
-                    stmt,
-                    Note("the tile", self.stmt.span),
-                )
+                message = f"`{name}` runs on a score tile that has not gone through `{need}`"
+                raise fault("CU263", message, stmt, Note("the tile", self.stmt.span))
         self.steps[name] = stmt
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WarpTile:
     """`write_group`, `read_group`: the gemm group of the warpgroup that writes or reads it, 0 if none.
 
@@ -63,6 +58,7 @@ class WarpTile:
     rescale_for: Stmt | None = None  # the `row_update` that it is not rescaled for
     zeroed: bool = False
     finished: Work | None = None
+    history: list[tuple[object, ...]] = field(default_factory=list)  # of an output tile: what happened to it, in order
 
     def access(self, waited: int, stmt: Stmt, *, read: bool, write: bool) -> None:
         """An access by anything but an asynchronous gemm, by a warp that has waited for gemm groups up to `waited`."""
@@ -78,6 +74,12 @@ class WarpTile:
             )
         self.written = self.written or write
 
+    def begin(self) -> None:
+        """An output tile is set to zero, for the first time or for another work tile."""
+        self.zeroed, self.finished, self.rescale_for = True, None, None
+        self.added = []
+        self.history = [("zero",)]
+
     def touch(self, fences: int, stmt: Stmt) -> None:
         self.touched, self.touched_by = fences, stmt
 
@@ -88,7 +90,7 @@ class WarpTile:
             raise fault("CU262", f"no wgmma_fence between an access of `{self.name}` and this gemm", stmt, note)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RowTile:
     """The running state of the rows of one query tile."""
 
@@ -97,6 +99,10 @@ class RowTile:
     scores: Scores | None = None  # the last tile that `row_update` took in
     seen: list[Content] = field(default_factory=list)
     update: Stmt | None = None
+
+    def begin(self, work: Work) -> None:
+        self.started, self.scores, self.update = work, None, None
+        self.seen = []
 
     def needs_start(self, stmt: Stmt) -> None:
         if self.started is None:

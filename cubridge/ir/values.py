@@ -2,49 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.interp import Value, compile_body, compile_expr
-from cubridge.ir.interp_machine import Policy, handlers
+from cubridge.ir.interp import Value, compile_expr
+from cubridge.ir.interp_code import compile_body
+from cubridge.ir.interp_machine import handlers
+from cubridge.ir.interp_sync import Policy
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.values_grid import choose_grid, groups_alike
-from cubridge.ir.values_launch import GlobalTensor, Launch, host_names, parameters
-from cubridge.ir.values_machine import Code, Split, compile_function
+from cubridge.ir.values_launch import Blocks, GlobalTensor, Launch, host_names, parameters
+from cubridge.ir.values_machine import Code, Split, Watch, compile_function
 from cubridge.ir.values_regions import compile_region
 from cubridge.ir.values_run import ValueRun
 from cubridge.ir.vocabulary import SCHEDULE, VALUE_REGIONS
 
 
-def run_values(kernel: Kernel, inputs: tuple[Tensor, Tensor, Tensor], launch: Launch) -> tuple[Tensor, Tensor | None]:
+def run_values(
+    kernel: Kernel, inputs: tuple[Tensor, Tensor, Tensor], launch: Launch, watch: Watch | None = None
+) -> tuple[Tensor, Tensor | None]:
     """What the kernel computes of q [B, Hq, Lq, D], k and v [B, Hk, Lk, D]: out as q, and lse [B, Hq, Lq] fp32 if wanted.
 
     Errors: CU3 where something has no value or is read outside its extents, CU25x where a run cannot go on, CU314 for an output
     row that is not written exactly once."""
     params = parameters(kernel, dict(zip("qkv", inputs, strict=True)), launch)
     names = host_names(kernel, launch)
-    code = prepare(kernel)
-    grid = launch.grid or choose_grid(code, params, names, launch.shape)
-    written = {name: torch.zeros(p.data.shape[:3], dtype=torch.int32) for name, p in _outputs(params).items()}
-    waiting = groups_alike(code, params, names, grid)
-    while waiting:
-        blocks = waiting.pop()
-        machine = ValueRun(code, params, names, blocks, grid[0], Policy())
-        try:
-            machine.run()
-        except Split as split:
-            waiting += [blocks.take(np.flatnonzero(split.values == v)) for v in np.unique(split.values)]
-            continue
-        for store in machine.stores:
-            _write(params, written, *store)
+    with _one_thread(), np.errstate(divide="raise", invalid="raise"):
+        code = prepare(kernel)
+        grid = launch.grid or choose_grid(code, params, names, launch.shape)
+        written = {name: torch.zeros(p.data.shape[:3], dtype=torch.int32) for name, p in _outputs(params).items()}
+        waiting = groups_alike(code, params, names, grid)
+        while waiting:
+            waiting += _run_group(
+                ValueRun(code, params, names, waiting.pop(), grid[0], Policy()), params, written, watch
+            )
     for name, count in written.items():
         _check_written(kernel, name, count)
     lse = params.get("lse")
     return params["o"].data, lse.data if isinstance(lse, GlobalTensor) else None
+
+
+def _run_group(
+    machine: ValueRun, params: Mapping[str, Value], written: dict[str, Tensor], watch: Watch | None
+) -> list[Blocks]:
+    """Runs blocks to their end; or, where they turn out to go different ways, gives the parts that must run alone."""
+    machine.watch = watch
+    if watch is not None:
+        watch.start()
+    try:
+        machine.run()
+    except Split as split:
+        return [machine.blocks.take(np.flatnonzero(split.values == v)) for v in np.unique(split.values)]
+    for store in machine.stores:
+        _write(params, written, *store)
+    return []
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Tiles are too small to share: with two threads, each operation waits for whichever core is busy with something else."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def prepare(kernel: Kernel) -> Code:

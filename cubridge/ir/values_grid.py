@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from cubridge.ir.interp import Value, fault
-from cubridge.ir.interp_machine import Policy
+from cubridge.ir.interp_sync import Policy
 from cubridge.ir.nodes import Attr, Binary, Break, If, Kernel, Name
 from cubridge.ir.spec import Shape
 from cubridge.ir.values_launch import Blocks, all_blocks

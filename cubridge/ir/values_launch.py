@@ -1,4 +1,4 @@
-"""What a launch gives a kernel in the value engine: sizes, parameters, captured tensors, the grid; and which blocks run together."""
+"""What a launch gives a kernel in the value engine: sizes, parameters, captured tensors, the grid."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class GlobalTensor:
-    """A tensor in global memory; an input has `tail` rows of zeros past its end, as tail rows of a copy read."""
+    """A tensor in global memory; an input has one row of zeros more, which tail rows of a copy read."""
 
     data: Tensor
     rows: int
+    is_input: bool
 
 
 class Blocks:
@@ -111,9 +112,9 @@ def parameters(kernel: Kernel, inputs: Mapping[str, Tensor], launch: Launch) -> 
                 result[declared.name] = True if launch.counters else None
             case Global(dtype, shape, optional) if declared.name not in inputs:
                 extents = tuple(int(evaluate_number(e, names)) for e in shape)  # pyright: ignore[reportArgumentType]
-                absent = optional and not launch.want_lse
+                empty = torch.full(extents, math.nan, dtype=TORCH[dtype])
                 result[declared.name] = (
-                    None if absent else GlobalTensor(torch.full(extents, math.nan, dtype=TORCH[dtype]), extents[-2])
+                    None if optional and not launch.want_lse else GlobalTensor(empty, 0, is_input=False)
                 )
             case Global(dtype, shape) | TensorMap(dtype, shape):
                 extents = tuple(int(evaluate_number(e, names)) for e in shape)  # pyright: ignore[reportArgumentType]
@@ -128,4 +129,4 @@ def _input(declared: Field, inputs: Mapping[str, Tensor], dtype: torch.dtype, ex
     if tensor is None or tensor.dtype != dtype or tuple(tensor.shape) != extents:
         got = "nothing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
         raise CuError(Diagnostic("CU312", f"`{declared.name}` must be {dtype} {extents}, and is {got}", declared.span))
-    return GlobalTensor(torch.nn.functional.pad(tensor, (0, 0, 0, 1)), extents[-2])
+    return GlobalTensor(torch.nn.functional.pad(tensor, (0, 0, 0, 1)), extents[-2], is_input=True)

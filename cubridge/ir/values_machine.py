@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cubridge.ir.evaluate import SCALAR_CALLS
-from cubridge.ir.interp import Closure, Instruction, Lanes, Value, compile_expr, fault
-from cubridge.ir.interp_machine import Agent, Machine, Policy
+from cubridge.ir.interp import Closure, Lanes, Value, compile_expr, fault
+from cubridge.ir.interp_code import Instruction
+from cubridge.ir.interp_machine import Machine
+from cubridge.ir.interp_sync import Agent, Policy
 from cubridge.ir.nodes import (
     Assign,
     Attr,
@@ -119,6 +121,16 @@ class Frame:
         self.threads = 1
 
 
+class Watch(Protocol):
+    """Looks on while a kernel runs; `start` says that a group of blocks begins, perhaps anew."""
+
+    def start(self) -> None: ...
+
+    def see(self, machine: ValueMachine, team: Team, stmt: RegionCall, args: Mapping[str, Value]) -> None:
+        """A region has been called."""
+        ...
+
+
 class ValueMachine(Machine[Team]):
     """One run of a kernel for blocks whose control is alike."""
 
@@ -147,6 +159,7 @@ class ValueMachine(Machine[Team]):
         self.scalars: dict[str, Value] = {}
         self.stores: list[tuple[str, tuple[Value, ...], Value, Tensor]] = []
         self.draws = 0
+        self.watch: Watch | None = None
 
     def new_team(self, index: int, first: int, threads: int) -> Team:
         team = Team(self, index, first, threads)

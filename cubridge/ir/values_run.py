@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.ir.interp import GlobalRef, Instruction, SharedRef, Value, fault
-from cubridge.ir.interp_machine import Landing
+from cubridge.ir.interp import GlobalRef, SharedRef, Value, fault
+from cubridge.ir.interp_code import Instruction
+from cubridge.ir.interp_sync import Landing
 from cubridge.ir.nodes import CopyAsync, Gemm, RegionCall, Stmt, Tile
 from cubridge.ir.values_launch import GlobalTensor
 from cubridge.ir.values_machine import PendingGemm, Team, ValueMachine
@@ -53,6 +54,8 @@ class ValueRun(ValueMachine):
     def load(self, src: Value, row: Value, rows: int, stmt: Stmt) -> Tensor:
         """Rows [row, row + rows) of a view, zeros past its end: [blocks, rows, columns]."""
         ref, tensor = self.tensor(src, stmt)
+        if not tensor.is_input:
+            raise fault("CU312", f"`{ref.name}` is an output, and this copy reads it", stmt)
         first = np.asarray(row)
         if (first < 0).any():
             raise fault("CU313", f"this copy begins at row {int(first.min())}", stmt)
@@ -150,6 +153,8 @@ class ValueRun(ValueMachine):
         if only is not None and not 0 <= only < self.fragment_rows:
             raise fault("CU301", f"there is no fragment row {only}", stmt)
         self.run_region(agent, stmt, args, slice(None) if only is None else slice(only, only + 1))
+        if self.watch is not None:
+            self.watch.see(self, agent, stmt, args)
         agent.pc += 1
         return True
 

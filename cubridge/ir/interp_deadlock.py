@@ -1,0 +1,87 @@
+"""The report of a deadlock: who waits for what, at which statement, and where it would come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cubridge.ir.diagnostics import Diagnostic, Note
+from cubridge.ir.interp_sync import Agent, Meeting
+from cubridge.ir.nodes import (
+    Attr,
+    BarrierArrive,
+    BarrierExpect,
+    BarrierWait,
+    BlockSync,
+    Expr,
+    Index,
+    NamedSync,
+    RegistersTake,
+    Stmt,
+    WgmmaWait,
+)  # fmt: skip
+from cubridge.ir.walk import walk
+
+if TYPE_CHECKING:
+    from cubridge.ir.interp_machine import Machine
+
+
+def deadlock(machine: Machine[Any]) -> Diagnostic:
+    """CU250, at the statement of the first agent that waits; the others are notes."""
+    groups: dict[tuple[int, str], list[Agent]] = {}
+    for agent in machine.agents:
+        if not agent.done:
+            groups.setdefault((agent.pc, _waits_for(machine, agent)), []).append(agent)
+    lines = [(_labels(agents), what, machine.code[pc].stmt) for (pc, what), agents in groups.items()]
+    (who, what, stmt), *others = lines
+    notes = [Note(f"{w} waits for {x}", s.span) for w, x, s in others]
+    return Diagnostic("CU250", f"deadlock: {who} waits for {what}", stmt.span, (*notes, *_sources(machine, stmt)))
+
+
+def _waits_for(machine: Machine[Any], agent: Agent) -> str:
+    at = machine.code[agent.pc]
+    match at.stmt:
+        case BarrierWait():
+            barrier = machine.barrier(at.operands[0](agent), at.stmt)
+            return f"phase {barrier.phase} of `{barrier.label}`, which lacks {barrier.lacks()}"
+        case NamedSync():
+            return _count(*machine.named(agent, at))
+        case BlockSync():
+            return _count(machine.block, sum(a.threads for a in machine.agents))
+        case WgmmaWait():
+            return "the other warps of its warpgroup"
+        case RegistersTake():
+            return "registers that another role releases"
+        case _:
+            return "the others"
+
+
+def _count(meeting: Meeting, threads: int) -> str:
+    return f"{meeting.label}, which has {meeting.count} of {threads} threads"
+
+
+def _sources(machine: Machine[Any], stmt: Stmt) -> Iterator[Note]:
+    """Where what a wait waits for would come from."""
+    if not isinstance(stmt, BarrierWait):
+        return
+    name = _object(stmt.barrier)
+    arriving = [n for n in walk(machine.kernel) if isinstance(n, BarrierArrive | BarrierExpect)]
+    here = [n for n in arriving if _object(n.barrier) == name]
+    yield from (Note(f"`{name}` is arrived at here", n.span) for n in here)
+    if not here:
+        yield Note(f"nothing arrives at `{name}`")
+    for barrier in machine.barriers.values():
+        if barrier.unclaimed and barrier.last_expect is not None:
+            message = f"no copy brings {barrier.unclaimed} of the bytes that `{barrier.label}` expects"
+            yield Note(message, barrier.last_expect.span)
+
+
+def _object(expr: Expr) -> str:
+    """The shared object that an operand is a slot of."""
+    base = expr.base if isinstance(expr, Index) else expr
+    return f"smem.{base.name}" if isinstance(base, Attr) else ""
+
+
+def _labels(agents: Sequence[Agent]) -> str:
+    names = [agent.label for agent in agents]
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1].removeprefix('warp ')}"
