@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import OPS, Expr, Gemm, Stmt
 from cubridge.ir.parser import parse_expr
+from cubridge.ir.source import SourceFile
 
 TABLE: Final = Path(__file__).with_name("lemmas.toml")
 
@@ -36,6 +38,7 @@ class Lemma:
     lanes: int = 0
     swizzle: int = 0
     cols: str = ""
+    arch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +52,30 @@ class Lemmas:
 
 
 @cache
-def load_lemmas(path: Path = TABLE) -> Lemmas:
-    """The table; its expressions are parsed once, where they are used. Errors: KeyError and TypeError for a row of another shape,
-    which the tests of the table find."""
-    rows = tuple(_row(**row) for row in tomllib.loads(path.read_text(encoding="utf-8"))["lemma"])
+def load_lemmas(*more: Path) -> Lemmas:
+    """The table, with the rows of other files behind its own. Errors: CU424 for a file or a row that cannot be read."""
+    rows = tuple(row for path in (TABLE, *more) for row in read_rows(path))
     return Lemmas(rows, {d: row for row in rows for d in row.digests}, frozenset(r.name for r in rows))
 
 
-def _row(*, params: list[str] | None = None, digests: list[str], **columns: str) -> Lemma:
-    return Lemma(params=tuple(params or ()), digests=frozenset(digests), **columns)  # pyright: ignore[reportArgumentType]
+def read_rows(path: Path) -> Iterator[Lemma]:
+    """The rows of one file. Errors: as `load_lemmas`."""
+    try:
+        source = SourceFile.read(path)
+        table = tomllib.loads(source.text)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise _fault(path, str(error)) from None
+    for row in table.get("lemma", ()):
+        try:
+            columns = dict(row)
+            params, digests = tuple(columns.pop("params", ())), frozenset(columns.pop("digests"))
+            yield Lemma(params=params, digests=digests, **columns)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _fault(path, f"row `{row.get('name', '?')}`: {error}") from None
+
+
+def _fault(path: Path, why: str) -> CuError:
+    return CuError(Diagnostic("CU424", f"the table of helpers {path} cannot be read: {why}"))
 
 
 @cache

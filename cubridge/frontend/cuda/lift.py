@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cubridge.frontend.cuda.context import Context, read_context
 from cubridge.frontend.cuda.fields import param_fields, row_fields, shared_fields, tile_fields
 from cubridge.frontend.cuda.geometry import table_expr
-from cubridge.frontend.cuda.lemmas import load_lemmas
+from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.orchestration import KernelLifter, thread_faults
 from cubridge.frontend.cuda.regions import lift_region, lift_schedule
 from cubridge.frontend.cuda.signs import Facts
@@ -28,14 +28,21 @@ class Lifted:
     source_map: SourceMap
 
 
-def lift(source: SourceFile, contract: LaunchContract, instance: Instantiation, headers: Headers) -> Lifted:
-    """The CuIR of one instantiation of a kernel text. `contract` is the launch contract read for this text.
+def lift(
+    source: SourceFile,
+    contract: LaunchContract,
+    instance: Instantiation,
+    headers: Headers,
+    lemmas: Lemmas | None = None,
+) -> Lifted:
+    """The CuIR of one instantiation of a kernel text. `contract` is the launch contract read for this text; `lemmas`: the proved
+    helpers, where they are more than the shipped ones (`load_lemmas`).
     Errors: CU420 to CU429, all that are found, each at its place."""
     if is_empty(source):
         raise CuError(Diagnostic("CU420", "the text is empty", Span(source, 0, 0)))
     source_map = read_source_map(source)
     unit = read_unit(source, dict(instance.macros), headers)
-    context = read_context(read_program(unit), source_map, contract, instance, load_lemmas())
+    context = read_context(read_program(unit), source_map, contract, instance, lemmas or load_lemmas())
     return Lifted(_kernel(context), source_map)
 
 

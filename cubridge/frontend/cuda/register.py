@@ -1,21 +1,37 @@
-"""Registers helper bodies: writes the digests of the helpers of shipped kernels into `lemmas.toml`, to be reviewed as a diff.
+"""Registers helper bodies: writes the digests that helpers have now into a table of lemmas, to be reviewed as a diff.
 
-Run after a helper changed and its emulator and GPU tests passed: `python -m cubridge.frontend.cuda.register`."""
+Run after a helper changed and its emulator and GPU tests passed:
+    python -m cubridge.frontend.cuda.register                             the shipped kernels, `lemmas.toml`
+    python -m cubridge.frontend.cuda.register CONTRACT.toml TABLE.toml    a kernel with a table of its own
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cubridge.frontend.contract import read_contract
 from cubridge.frontend.cuda.digest import Digests
-from cubridge.frontend.cuda.lemmas import TABLE, Lemma, load_lemmas
+from cubridge.frontend.cuda.lemmas import TABLE, Lemma, read_rows
 from cubridge.frontend.cuda.structure import Program, read_program
 from cubridge.frontend.cuda.text import folder_headers, read_unit
+from cubridge.ir.contract import instantiations
 from cubridge.ir.source import SourceFile
 
-KERNELS = Path(__file__).parents[2] / "kernels"
-_NUMBERS = {"HEAD_DIM": 128, "BLOCK_Q": 128, "BLOCK_KV": 64, "WARPS": 4, "STAGES": 2}
+SHIPPED = tuple(sorted((Path(__file__).parents[2] / "kernels").glob("*/attention_forward.toml")))
+
+
+def programs(contracts: Sequence[Path]) -> Iterator[tuple[str, Program]]:
+    """The kernels of contracts, by architecture, one for each element type."""
+    for path in contracts:
+        contract = read_contract(path)
+        source = SourceFile.read(path.parent / contract.source)
+        for dtype, _ in contract.dtypes:
+            instance = instantiations(contract, dtype, contract.head_dims[0])[0]
+            headers = folder_headers(path.parent / contract.include)
+            yield contract.arch, read_program(read_unit(source, dict(instance.macros), headers))
 
 
 def helper_digests(program: Program, lemma: Lemma) -> Iterator[str]:
@@ -33,33 +49,22 @@ def helper_digests(program: Program, lemma: Lemma) -> Iterator[str]:
             yield from (digests.function(f) for f in functions if len(f.params) == len(lemma.params))
 
 
-def shipped_programs() -> Iterator[tuple[str, Program]]:
-    """Every shipped kernel, by folder, for both half types."""
-    for path in sorted(KERNELS.glob("*/*.cu")):
-        for half in ({}, {"HALF_FP16": 1}):
-            macros: Mapping[str, int] = {**_NUMBERS, **half}
-            unit = read_unit(SourceFile.read(path), macros, folder_headers(KERNELS))
-            yield path.parent.name, read_program(unit)
-
-
-def current_digests() -> list[tuple[Lemma, list[str]]]:
-    """Each row of the table with the digests that shipped kernels have now."""
-    programs = list(shipped_programs())
+def current_digests(table: Path = TABLE, contracts: Sequence[Path] = SHIPPED) -> list[tuple[Lemma, list[str]]]:
+    """Each row of a table with the digests that the kernels have now."""
+    known = list(programs(contracts))
     rows: list[tuple[Lemma, list[str]]] = []
-    for lemma in load_lemmas().rows:
-        fitting = [
-            p for name, p in programs if lemma.kind != "rows" or (lemma.team == "warpgroup") == (name == "sm90a")
-        ]
+    for lemma in read_rows(table):
+        fitting = [p for arch, p in known if lemma.arch in ("", arch)]
         rows.append((lemma, sorted({d for p in fitting for d in helper_digests(p, lemma)})))
     return rows
 
 
-def main() -> None:
+def register(table: Path = TABLE, contracts: Sequence[Path] = SHIPPED) -> None:
     """Rewrites the digest lists in place; everything else of the table stays byte for byte."""
-    lists = iter(digests for _, digests in current_digests())
-    text = TABLE.read_text(encoding="utf-8")
+    lists = iter(digests for _, digests in current_digests(table, contracts))
+    text = table.read_text(encoding="utf-8")
     new = re.sub(r"^digests = \[[^\]]*\]", lambda _: _list(next(lists)), text, flags=re.MULTILINE)
-    TABLE.write_text(new, encoding="utf-8")
+    table.write_text(new, encoding="utf-8")
 
 
 def _list(digests: list[str]) -> str:
@@ -67,4 +72,7 @@ def _list(digests: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) == 3:
+        register(Path(sys.argv[2]), (Path(sys.argv[1]),))
+    else:
+        register()

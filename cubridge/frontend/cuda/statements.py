@@ -12,7 +12,7 @@ from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.expressions import DISSOLVE
 from cubridge.frontend.cuda.inlining import Inlined, collapsed, reads, written
 from cubridge.frontend.cuda.numbers import binary, convert
-from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.signs import Facts, is_natural
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import (
     Asm,
@@ -61,13 +61,14 @@ _ACCESSORS: Final = ("i", "j", "e")
 
 class Statements(Calls):
     """Lifts statements one by one, going on after a fault. `declared_in`: CuIR local -> the loops around its declaration.
-    `assigned`: C names that the function assigns after their declaration."""
+    `assigned`: C names that the function assigns after their declaration. `valued`: CuIR locals that have a value."""
 
     def __init__(self, context: Context, facts: Facts) -> None:
         super().__init__(context, facts)
         self.faults: list[Diagnostic] = []
         self.declared_in: dict[str, tuple[Axis, ...]] = {}
         self.assigned: frozenset[str] = frozenset()
+        self.valued: set[str] = set()
         self.depth = 0
 
     # ---- what regions and kernels do differently ---------------------------------------------------------------------
@@ -202,7 +203,7 @@ class Statements(Calls):
         bound = Scalar(made, value.dtype, value.axes)
         self.names.values[name] = bound
         self.declared_in[made.id] = self.loops
-        self.facts.definitions[made] = value.expr
+        self._learn(made, value)
         self.emit(Assign(made, value.expr, span=place))
         return bound
 
@@ -267,8 +268,21 @@ class Statements(Calls):
             raise refusal(f"written once per {extra} of a loop that does not subscript it", place, DISSOLVE)
         if isinstance(old.expr, Name) and isinstance(target, Ident):
             self.names.rebind(target.name, Scalar(old.expr, old.dtype, new.axes))
-            self.facts.definitions.pop(old.expr, None)
+            self._learn(old.expr, new)
         self.emit(Assign(replace(old.expr, span=place), new.expr, span=place))
+
+    def _learn(self, local: Name, new: Scalar) -> None:
+        """What is known of a local after an assignment: its first value, or its sign if no value so far was negative."""
+        facts = self.facts
+        if local.id not in self.valued:
+            facts.definitions[local] = new.expr
+        elif is_natural(local, facts) and is_natural(new.expr, facts):
+            facts.definitions.pop(local, None)
+            facts.naturals |= {local.id}
+        else:
+            facts.definitions.pop(local, None)
+            facts.naturals -= {local.id}
+        self.valued.add(local.id)
 
     # ---- asm ---------------------------------------------------------------------------------------------------------
 

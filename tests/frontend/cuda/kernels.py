@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from cubridge.frontend.contract import read_contract
+from cubridge.frontend.cuda.lemmas import Lemmas
 from cubridge.frontend.cuda.lift import Lifted, lift
 from cubridge.frontend.cuda.text import Headers, folder_headers
 from cubridge.ir.contract import instantiations
@@ -32,12 +33,17 @@ def edited(arch: str, *edits: tuple[str, str]) -> str:
 
 
 def lift_text(
-    arch: str, text: str | bytes, headers: Headers | None = None, dtype: DType = DType.BF16, head_dim: int = 128
+    arch: str,
+    text: str | bytes,
+    headers: Headers | None = None,
+    dtype: DType = DType.BF16,
+    head_dim: int = 128,
+    lemmas: Lemmas | None = None,
 ) -> Lifted:
     source = SourceFile("kernel.cu", text.encode() if isinstance(text, str) else text)
     contract = read_contract(KERNELS / arch / "attention_forward.toml", source)
     instance = instantiations(contract, dtype, head_dim)[0]
-    return lift(source, contract, instance, headers or folder_headers(KERNELS))
+    return lift(source, contract, instance, headers or folder_headers(KERNELS), lemmas)
 
 
 @cache
