@@ -87,6 +87,8 @@ def _maximum(kernel: Kernel) -> str:
 
 def _rescales(body: tuple[Stmt, ...], rescale: str) -> bool:
     match body:
+        case (Assign(Name(local), _), *rest) if rest and local != "o":
+            return _rescales(tuple(rest), rescale)
         case (If(_, then, ()),):
             return _rescales(then, rescale)
         case (Assign(Name("o"), Binary("*", Name("o"), factor)),):
