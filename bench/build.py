@@ -90,8 +90,8 @@ def run_task(task: Task, arch: str) -> Built:
     for kernel in KERNELS:
         try:
             _adapt(built, kernel, arch)
-        except CuError as error:
-            built.faults.append(f"{task} {kernel}: {error}")
+        except Exception as error:  # one variant that breaks must not cost the run of the others
+            built.faults.append(f"{task} {kernel}: {type(error).__name__}: {error}")
     built.seconds = time.perf_counter() - started
     return built
 
