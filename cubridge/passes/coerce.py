@@ -26,7 +26,7 @@ from cubridge.ir.nodes import (
 )  # fmt: skip
 from cubridge.ir.types import DType
 from cubridge.passes.base import fault
-from cubridge.passes.exprs import COMPARISONS
+from cubridge.passes.exprs import COMPARISONS, added, addends
 
 Kind = Literal["bool", "int", "float"]
 _FLOATS: Final = frozenset({"inf", "nan", "LOG2E", "LN2", "pi", "s", "x", "m", "o", "acc"})
@@ -91,6 +91,8 @@ class Coercion:
                 return "int" if scope == "tile" else "float"
 
     def _binary(self, expr: Binary) -> tuple[Expr, Kind]:
+        if expr.op in ("+", "-"):
+            return self._sum(expr)
         (left, a), (right, b) = self.typed(expr.left), self.typed(expr.right)
         if expr.op in ("&", "|", "^") and a == b == "bool":
             return Binary(expr.op, left, right, span=expr.span), "bool"
@@ -100,6 +102,17 @@ class Coercion:
         if expr.op in ("&", "|", "^") or (expr.op in ("//", "%") and kind == "float"):
             raise fault("CU507", f"`{expr.op}` does not take these operands", expr.span)
         return Binary(expr.op, left, right, span=expr.span), "bool" if expr.op in COMPARISONS else kind
+
+    def _sum(self, expr: Binary) -> tuple[Expr, Kind]:
+        """A sum with its integer part added up before it is cast, once."""
+        typed = [(sign, *self.typed(part)) for sign, part in addends(expr)]
+        if not any(kind == "float" for _, _, kind in typed):
+            return added([(sign, _as_int(part, kind)) for sign, part, kind in typed]), "int"
+        whole = [(sign, part) for sign, part, kind in typed if kind == "int"]
+        if len(whole) < 2:
+            return added([(sign, _as_float(part, kind)) for sign, part, kind in typed]), "float"
+        floats = [(sign, _as_float(part, kind)) for sign, part, kind in typed if kind != "int"]
+        return added([*floats, (1, Call("f32", (added(whole),)))]), "float"
 
     def _common(self, left: Expr, a: Kind, right: Expr, b: Kind, as_float: bool = False) -> tuple[Expr, Expr, Kind]:
         if as_float or "float" in (a, b):

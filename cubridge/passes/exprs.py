@@ -85,3 +85,28 @@ def product(parts: Iterable[Expr]) -> Expr | None:
     for part in parts:
         result = part if result is None else Binary("*", result, part)
     return result
+
+
+Addend = tuple[int, Expr]
+"""A part of a sum, with its sign, 1 or -1."""
+
+
+def addends(expr: Expr, sign: int = 1) -> list[Addend]:
+    """The parts of a chain of sums and differences."""
+    match expr:
+        case Binary("+" | "-" as op, left, right):
+            return [*addends(left, sign), *addends(right, sign if op == "+" else -sign)]
+        case Unary("-", operand):
+            return addends(operand, -sign)
+        case _:
+            return [(sign, expr)]
+
+
+def added(parts: Iterable[Addend]) -> Expr:
+    """The sum of parts, those with a plus first."""
+    (sign, result), *rest = sorted(parts, key=lambda p: p[0] < 0)
+    if sign < 0:
+        result = Unary("-", result)
+    for sign, part in rest:
+        result = Binary("+" if sign > 0 else "-", result, part)
+    return result

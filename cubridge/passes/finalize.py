@@ -15,6 +15,7 @@ from cubridge.passes.options import RowTerm
 from cubridge.passes.poly import poly
 from cubridge.passes.prove import Facts, positive
 from cubridge.passes.regions import assign, param, with_region
+from cubridge.passes.row_state import with_needed_row_state
 from cubridge.passes.scale import MINUS_ONE, ONE
 from cubridge.passes.softmax import LOG2E, Softmax, row
 from cubridge.passes.terms import Algebra, Term, Terms, rebuilt, scaled
@@ -31,7 +32,8 @@ def with_finalize(weights: Weights, softmax: Softmax, normalizer: Normalizer) ->
     Errors: CU514 for an exponential of m that is not relative to it."""
     writer = _Finalize(weights, softmax, normalizer)
     body = writer.write()
-    return without_unused_hosts(with_region(writer.params.kernel, "row_finalize", body))
+    kernel = with_needed_row_state(with_region(writer.params.kernel, "row_finalize", body))
+    return without_unused_hosts(kernel, keep=(softmax.scale,))
 
 
 class _Finalize:
@@ -93,7 +95,8 @@ class _Finalize:
         if self.keep is not None and term.kind == "sum":
             for _ in range(degree(relative(term.body, self.algebra)) or 0):
                 value = Binary("*", value, self.keep)
-        name = term.name if term.name not in _TAKEN else f"{term.name}_row"
+        field = self.weights.fields[term.name]
+        name = field if field not in _TAKEN else f"{field}_row"
         return self._local(name, value)
 
     def _code(self, expr: Expr, rows: Mapping[str, Expr]) -> Expr:

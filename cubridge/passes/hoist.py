@@ -84,7 +84,8 @@ class _Hoister:
         rest = value - keys
         if not keys.terms or not any(self._is_row(a) for a in rest.atoms()):
             return self._expr(expr) if isinstance(expr, Call) else expr
-        negative = keys.terms[0][1] > 0 and rest.terms[0][1] < 0
+        sign = next(c for m, c in rest.terms if any(self._is_row(a) for a in m))
+        negative = keys.terms[0][1] > 0 and sign < 0
         row = self._row_value(to_expr(-rest if negative else rest))
         if negative:
             return Binary("-", to_expr(keys), row)
@@ -97,7 +98,7 @@ class _Hoister:
         if isinstance(value, Name | Attr | Unary) or not any(isinstance(n, Binary | Call) for n in walk(value)):
             return value
         if value not in self.known:
-            name = "i_key" if _is_integer(value) and poly(value) == _ALIGNED else "row_value"
+            name = "i_key" if _is_integer(value) and poly(value).equals(_ALIGNED) else "row_value"
             self.known[value] = Name(_free(name, self.names))
             self.new.append(assign(self.known[value], value))
         return self.known[value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -136,8 +137,8 @@ def _is_float(expr: Expr) -> bool:
     )
 
 
-def without_unused_hosts(kernel: Kernel) -> Kernel:
-    """The kernel without the computed parameters that nothing reads; captured values stay, for later passes to use."""
+def without_unused_hosts(kernel: Kernel, keep: Collection[str] = ()) -> Kernel:
+    """The kernel without the computed parameters that nothing reads. Captured values and `keep` stay, for later passes."""
     used = {
         n.name for part in (*kernel.regions, *kernel.body, kernel.schedule) for n in walk(part) if isinstance(n, Attr)
     }
@@ -145,7 +146,7 @@ def without_unused_hosts(kernel: Kernel) -> Kernel:
     def stays(field: Field) -> bool:
         match field.type:
             case Scalar(_, host) if not field.fixed and host is not None and not isinstance(host, Name):
-                return field.name in used
+                return field.name in used or field.name in keep
             case _:
                 return True
 

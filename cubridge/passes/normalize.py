@@ -22,7 +22,7 @@ class RewriteNormalize(Pass):
     """Replace the normalizer: out = finalize(sum_j weight(x) V_j), with row sums of their own.
     rewrite:   row_probs      -->   s = weight, and each row reduction adds its tile
                row_finalize   -->   o = finalize, lse
-               row_state      -->   a value per row for each reduction (drop-row-state removes what is left over)
+               row_state      -->   a value per row for each reduction, and what these need of the source's
     requires:  weight over x (the score) and m (any number per row; weight and its sums then have degree 1 in exp(-m)); finalize
                over acc, m and the rows. A score that is masked has weight 0. Without `lse` there is none, unless out = acc / l.
     ensures:   a softmax gives the source kernel back.

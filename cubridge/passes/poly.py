@@ -48,6 +48,10 @@ class Poly:
     def __mul__(self, other: Poly | int) -> Poly:
         return Poly.of((_ordered((*m, *n)), c * d) for m, c in self.terms for n, d in _lifted(other).terms)
 
+    def equals(self, other: Poly) -> bool:
+        """The same sum, in whichever order."""
+        return dict(self.terms) == dict(other.terms)
+
     def as_int(self) -> int | None:
         """The value of a constant polynomial."""
         match self.terms:
@@ -226,12 +230,8 @@ def _choice(condition: Expr, then: Poly, otherwise: Poly) -> Poly:
 
 
 def to_expr(value: Poly) -> Expr:
-    """The expression of a polynomial: a positive term first, its constant last."""
-    terms = [t for t in value.terms if t[0]]
-    first = next((t for t in terms if t[1] > 0), None)
-    if first is not None:
-        terms.remove(first)
-        terms.insert(0, first)
+    """The expression of a polynomial: positive terms first, its constant last."""
+    terms = sorted((t for t in value.terms if t[0]), key=lambda t: t[1] < 0)
     result: Expr | None = None
     for monomial, coefficient in terms:
         result = _joined(result, coefficient < 0, _term(monomial, abs(coefficient)))

@@ -11,12 +11,12 @@ from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, Index, IntLit, Kernel, Name, Node
 from cubridge.ir.spec import AttentionSpec, Capture, RowReduction
-from cubridge.ir.walk import map_children
+from cubridge.ir.walk import free_names, map_children, substitute
 from cubridge.passes.approximate import Approximate
 from cubridge.passes.base import Pass, refusal
 from cubridge.passes.captures import BindCaptured, PlaceCaptured
 from cubridge.passes.dce import DropDeadCode
-from cubridge.passes.exprs import TRUE, either
+from cubridge.passes.exprs import TRUE, added, addends, either
 from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask
@@ -24,7 +24,6 @@ from cubridge.passes.normalize import RewriteNormalize
 from cubridge.passes.options import RowTerm
 from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.row_bounds import RowBounds
-from cubridge.passes.row_state import DropRowState
 from cubridge.passes.score import FoldScale, RewriteScore
 
 
@@ -36,7 +35,7 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
     Errors: CU520 for a mapping of query heads to key heads other than the kernel's."""
     _check_heads(spec)
     names = {c.name: field_name(c.name, kernel) for c in spec.captures}
-    spec = _renamed(spec, names)
+    spec = _constants_in_weight(_renamed(spec, names))
     seen, weight, rows = _visibility(spec)
     steps: list[Pass] = [
         *(_bind(c, names[c.name]) for c in spec.captures),
@@ -44,7 +43,6 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
         FoldScale(),
         RewriteMask(seen),
         RewriteNormalize(weight, spec.finalize, rows, spec.lse),
-        DropRowState(),
         Approximate(),
         InferKvRange(),
         RowBounds(),
@@ -53,6 +51,19 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
         DropDeadCode(),
     ]
     return Pipeline(tuple(steps))
+
+
+def _constants_in_weight(spec: AttentionSpec) -> AttentionSpec:
+    """An elementwise weight takes over the constants that the score adds, where they join constants of its own."""
+    if spec.shift:
+        return spec
+    constants = [part for part in addends(spec.score) if free_names(part[1]) <= {*SIZES}]
+    if not constants or len(constants) == len(addends(spec.score)):
+        return spec
+    rest = added([part for part in addends(spec.score) if part not in constants])
+    x = {"x": added([(1, Name("x")), *constants])}
+    rows = tuple(replace(r, body=substitute(r.body, x)) for r in spec.rows)
+    return replace(spec, score=rest, weight=substitute(spec.weight, x), rows=rows)
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------------

@@ -31,12 +31,17 @@ class DropRowState(Pass):
     name: ClassVar[str] = "drop-row-state"
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
-        live = _live_fields(kernel)
-        if all(f.name in live for f in kernel.row_state):
-            return kernel
-        for name in ROW_REGIONS:
-            kernel = with_region(kernel, name, _needed(kernel.region(name).body, live))
-        return replace(kernel, row_state=tuple(f for f in kernel.row_state if f.name in live))
+        return with_needed_row_state(kernel)
+
+
+def with_needed_row_state(kernel: Kernel) -> Kernel:
+    """The kernel without the row state, and the locals of row regions, that nothing depends on."""
+    live = _live_fields(kernel)
+    if all(f.name in live for f in kernel.row_state):
+        return kernel
+    for name in ROW_REGIONS:
+        kernel = with_region(kernel, name, _needed(kernel.region(name).body, live))
+    return replace(kernel, row_state=tuple(f for f in kernel.row_state if f.name in live))
 
 
 def _live_fields(kernel: Kernel) -> frozenset[str]:
