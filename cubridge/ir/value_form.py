@@ -40,6 +40,8 @@ _WRITTEN: Final = ("s", "o", "lse")
 _KEPT: Final = "kept_unless_any_lane"
 """What `if any_lane(c):` makes of a place: (c, new value, old value)."""
 
+_EXACT: Final = 2**24
+"""Integers up to here are floats of single precision."""
 _OPERATORS: Final = {"floor_div": "//", "floor_mod": "%"}
 
 
@@ -113,6 +115,10 @@ class _Values:
                 return self.places.get(expr, expr)
             case Index(base, indices):
                 return self._number(Index(base, tuple(self._value(x) for x in indices)))
+            case Unary("~", BoolLit(value)):
+                return BoolLit(not value)
+            case Call("f32", (IntLit(value) | FloatLit(value),)) if abs(value) <= _EXACT:
+                return FloatLit(float(value))
             case Call(fn, (left, right)) if fn in _OPERATORS:
                 return self._value(Binary(_OPERATORS[fn], left, right))
             case _:

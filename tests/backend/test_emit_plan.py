@@ -37,7 +37,7 @@ KEY: Final = frozenset({Axis.KEY})
 LEVELS: Final = (frozenset[Axis](), ROW, KEY, ROW | KEY)
 WRITABLE: Final = {
     "score": ((Name("s"), ROW | KEY),),
-    "row_init": ((Attr(Name("row"), "m"), ROW), (Attr(Name("row"), "l"), ROW)),
+    "row_init": ((Attr(Name("row"), "m"), ROW), (Attr(Name("row"), "m_exponent"), ROW)),
     "row_probs": ((Name("s"), ROW | KEY), (Attr(Name("row"), "m"), ROW)),
 }
 
@@ -103,10 +103,10 @@ def interpreted(body: tuple[Stmt, ...], one_row: int | None) -> list[float]:
         "j": torch.tensor([[KV_START + 2.0 * c + 1 for c in range(COLS)]]),
         "s": torch.tensor([[r * 0.5 - c for c in range(COLS)] for r in range(ROWS)]),
         "row.m": torch.tensor([[r + 0.25] for r in range(ROWS)]),
-        "row.l": torch.zeros(ROWS, 1),
+        "row.m_exponent": torch.zeros(ROWS, 1),
         "p.exponent_scale": 0.125,
     }
-    before = {name: values[name] for name in ("s", "row.m", "row.l")}
+    before = {name: values[name] for name in ("s", "row.m", "row.m_exponent")}
     for statement in body:
         assert isinstance(statement, Assign)
         value = _value(statement.value, values)
@@ -155,7 +155,7 @@ PRELUDE: Final = f"""
 enum {{ ROWS = {ROWS}, S_COLS = {COLS} }};
 struct Params {{ double exponent_scale = 0.125; }};
 struct WorkTile {{ int q_start = {Q_START}; }};
-struct RowState {{ double m[ROWS], l[ROWS]; }};
+struct RowState {{ double m[ROWS], m_exponent[ROWS]; }};
 static int frag_row(int r) {{ return 8 * r; }}
 static int frag_col(int c) {{ return 2 * c + 1; }}
 static double frag_col_f32(int start, int c) {{ return start + frag_col(c); }}
@@ -163,11 +163,12 @@ static double row_max(const double (&x)[S_COLS]) {{ double m = x[0]; for (double
 """
 RUN: Final = f"""
 {{ double s[ROWS][S_COLS]; RowState row; const WorkTile tile; const Params p; const int kv_start = {KV_START}, r = 1;
-  for (int a = 0; a < ROWS; ++a) {{ row.m[a] = a + 0.25; row.l[a] = 0; for (int b = 0; b < S_COLS; ++b) s[a][b] = a * 0.5 - b; }}
+  for (int a = 0; a < ROWS; ++a) {{ row.m[a] = a + 0.25; row.m_exponent[a] = 0;
+    for (int b = 0; b < S_COLS; ++b) s[a][b] = a * 0.5 - b; }}
   BODY
   for (auto& a : s) for (double x : a) printf("%.17g ", x);
   for (double x : row.m) printf("%.17g ", x);
-  for (double x : row.l) printf("%.17g ", x);
+  for (double x : row.m_exponent) printf("%.17g ", x);
   puts(""); }}
 """
 

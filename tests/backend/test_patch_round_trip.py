@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from cubridge.backend.diff import render_diff
 from cubridge.backend.lower import Patched, lower
 from cubridge.backend.names import Names
 from cubridge.frontend.contract import read_contract
-from cubridge.ir.nodes import Kernel
+from cubridge.ir.nodes import Assign, Attr, Call, Kernel, Name, Unary
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
+from cubridge.ir.types import DType
 from cubridge.ir.value_form import value_form
+from cubridge.ir.walk import rewrite, substitute
+from tests.backend.expressions import random_expr
 from tests.backend.lowering import CASES, with_changes
+from tests.backend.test_emit_plan import WRITABLE, BodyMaker
 from tests.backend.test_patch_cases import EXPECTED
 from tests.frontend.cuda.kernels import ARCHITECTURES, KERNELS, kernel_text, lift_text, shipped
 
@@ -33,8 +40,9 @@ def lowered(arch: str, target: Kernel, text: str | None = None) -> Patched:
     return lower(source, lifted.source_map, lifted.kernel, target, Names.of(contract), patchable=contract.patchable)
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize(
+    ("arch", "case"), [*(("sm80", case) for case in NAMES), ("sm90a", "comb"), ("sm90a", "documents")]
+)
 def test_the_patched_text_lifts_to_its_target(arch: str, case: str, tmp_path: Path) -> None:
     target = target_of(case, shipped(arch).kernel)
     result = lowered(arch, target)
@@ -71,3 +79,21 @@ def test_a_text_with_other_names(text: str) -> None:
     target = target_of("prefix_lm", lift_text("sm80", text).kernel)
     result = lowered("sm80", target, text)
     assert value_form(lift_text("sm80", result.text).kernel) == value_form(target)
+
+
+def random_target(seed: int, source: Kernel) -> Kernel:
+    """The source with random bodies in three regions, and a mask by a random predicate."""
+    rnd = Random(seed)
+    bodies = {name: BodyMaker(rnd, name).body() for name in WRITABLE}
+    keep = substitute(random_expr(rnd, DType.BOOL, 4), {"kv_start": Name("Lk")})
+    keep = rewrite(keep, lambda n: Name("Lq") if n == Attr(Name("tile"), "q_start") else n)
+    bodies["mask"] = (Assign(Name("s"), Call("where", (keep, Name("s"), Unary("-", Name("inf"))))),)
+    regions = tuple(replace(r, body=bodies.get(r.name, r.body)) for r in source.regions)
+    return replace(source, regions=regions)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_random_regions_survive_the_round_trip(seed: int) -> None:
+    target = random_target(seed, shipped("sm80").kernel)
+    again = lift_text("sm80", lowered("sm80", target).text).kernel
+    assert value_form(again).regions == value_form(target).regions, render_diff(target, again)

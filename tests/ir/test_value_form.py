@@ -34,6 +34,8 @@ def with_probs(body: str) -> Kernel:
         ("s = s + f32(floor_div(i, 4) + floor_mod(i, 3))", "s = s + f32(i // 4 + i % 3)"),
         ("s = s * 1.4426950408889634", "s = s * LOG2E"),
         ("s = s * 1.4426950216293335", "s = s * LOG2E"),
+        ("s = s * f32(3)", "s = s * 3.0"),
+        ("s = where(~True, s, 1.0)", "s = where(False, s, 1.0)"),
         ("x = s; s = s + 1.0; s = s + x", "x = s + 1.0; s = x + s"),
         ("terms = s * s; row.l = row.l + partial_rowsum(terms)", "row.l = row.l + partial_rowsum(s * s)"),
         ("s = s; unused = s * 3.0; row.m = row.m", "pass"),
