@@ -46,7 +46,7 @@ def _failed(given: list[str], code: int) -> int:
 
 def _of_system(error: OSError) -> Diagnostic:
     what = error.strerror or str(error)
-    return Diagnostic("CU104", f"{error.filename}: {what}" if error.filename else what)
+    return Diagnostic("CU110", f"{error.filename}: {what}" if error.filename else what)
 
 
 def _internal(error: Exception) -> Diagnostic:

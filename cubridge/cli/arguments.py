@@ -17,7 +17,7 @@ class _Parser(argparse.ArgumentParser):
     """Usage errors in the form of all diagnostics, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error[CU105]: {message}\nhelp: {self.prog} --help\n")
+        self.exit(2, f"error[CU111]: {message}\nhelp: {self.prog} --help\n")
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -143,10 +143,10 @@ def run(options: Namespace) -> int:
 
 def check(options: Namespace) -> int:
     """Check the results of `cuirc adapt` again, from the files in their folder."""
-    from cubridge.driver.recheck import recheck
+    from cubridge.driver.folder import recheck
     from cubridge.driver.report import summary
 
-    report = recheck(options.folder, progress)
+    report = recheck(options.folder)
     print(json.dumps(report.to_json(), indent=1) if options.json else summary(report))
     return 0 if report.accepted else DIFFERS
 

@@ -37,14 +37,14 @@ def write_output(text: str | bytes, path: Path | None) -> None:
 
 
 def output_folder(path: Path) -> Path:
-    """The folder, made if it is not there, and writable. Errors: CU106."""
+    """The folder, made if it is not there, and writable. Errors: CU112."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
         message = f"the output folder {path} cannot be written: {error.strerror}"
-        raise CuError(Diagnostic("CU106", message, help="give a folder of your own with -o")) from error
+        raise CuError(Diagnostic("CU112", message, help="give a folder of your own with -o")) from error
 
 
 def progress(message: str) -> None:

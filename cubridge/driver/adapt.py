@@ -66,6 +66,12 @@ class Adapted:
     shape: Shape
     remarks: tuple[str, ...]
 
+    @property
+    def subject(self) -> Subject:
+        """What there is to check."""
+        attention = self.reference.attention
+        return Subject(attention, self.kernel, self.lifted, self.target, self.text, self.dtype, self.shape)
+
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
@@ -134,8 +140,8 @@ def adapt(
     with ThreadPoolExecutor(_WORKERS) as pool:
         adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, pipeline, watch, progress)
         with watch.stage("check", progress):
-            findings = check_subject(_subject(adapted), pool)
-    return Adaptation(adapted, _report(adapted, findings), watch.seconds)
+            findings = check_subject(adapted.subject, pool)
+    return Adaptation(adapted, make_report(adapted, findings), watch.seconds)
 
 
 _WORKERS: Final = 2
@@ -184,22 +190,11 @@ def _adapt(
     )
 
 
-def _subject(adapted: Adapted) -> Subject:
-    return Subject(
-        adapted.reference.attention,
-        adapted.kernel,
-        adapted.lifted,
-        adapted.target,
-        adapted.text,
-        adapted.dtype,
-        adapted.shape,
-    )
-
-
-def _report(adapted: Adapted, findings: Findings) -> Report:
+def make_report(adapted: Adapted, findings: Findings) -> Report:
     patched = adapted.patched
     return Report(
         reference=adapted.reference.name,
+        reference_file=adapted.reference.path,
         kernel=adapted.kernel.name,
         arch=adapted.kernel.text.contract.arch,
         dtype=adapted.dtype,

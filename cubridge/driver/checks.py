@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from cubridge.backend.emulate import EmulatorDevice
+from cubridge.backend.gpu import find_gpu
 from cubridge.backend.runtime import Launcher
 from cubridge.driver.check import Checker, approximations
 from cubridge.driver.kernels import DTYPES
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.plan import emulator_cases, mutant_cases, value_cases
+from cubridge.driver.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
 from cubridge.driver.report import CaseResult, Compiled, MutantResult, Verdict
 from cubridge.driver.runners import LaunchRunner, Runner, ValueRunner
 from cubridge.driver.transfer import transfer
@@ -69,16 +70,19 @@ def check_subject(subject: Subject, pool: ThreadPoolExecutor) -> Findings:
         cases += checker.run(emulator, emulator_cases(spec, EMULATED_HEAD_DIM))
     mutants = tuple(_reject_mutants(subject, checker, emulated=emulator is not None))
     compiled = _available(compiling, missing)
+    gpu = _available(pool.submit(_gpu, subject), missing)
+    if gpu is not None:
+        cases += checker.run(gpu, gpu_cases(spec, subject.shape))
     if len(mutants) < FEWEST_MUTANTS:
         missing.append(f"only {len(mutants)} wrong kernels differ from this one in the problems of the check")
-    verdict = _verdict(emulator is not None, compiled is not None)
+    verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
     return Findings(tuple(cases), mutants, () if compiled is None else (compiled,), verdict, tuple(missing))
 
 
-def _verdict(emulated: bool, compiled: bool) -> Verdict:
-    if not emulated:
-        return Verdict.INTERPRETED
-    return Verdict.COMPILED if compiled else Verdict.EMULATED
+def _verdict(emulated: bool, compiled: bool, ran: bool) -> Verdict:
+    """A level counts where those below it were reached."""
+    reached = (Verdict.INTERPRETED, Verdict.EMULATED, Verdict.COMPILED, Verdict.GPU)
+    return reached[(emulated, emulated and compiled, emulated and compiled and ran).count(True)]
 
 
 def _available(future: Future[T], missing: list[str]) -> T | None:
@@ -106,14 +110,19 @@ def compile_text(subject: Subject) -> Compiled:
 
 
 def _emulator(subject: Subject) -> Runner:
-    return _emulate(subject.text, subject.dtype)
+    return emulate(subject.text, subject.dtype)
 
 
-def _emulate(text: KernelText, dtype: str) -> Runner:
+def emulate(text: KernelText, dtype: str) -> Runner:
     """The text on the emulator, built. Errors: CU83x; exit code 5 where there is no C++ compiler."""
     launcher = Launcher(EmulatorDevice(), text)
     launcher.prepare(DTYPES[dtype], EMULATED_HEAD_DIM)
     return LaunchRunner(launcher, "emulator")
+
+
+def _gpu(subject: Subject) -> Runner:
+    """The text on the GPU that torch uses. Errors: CU820, exit code 5, where there is none."""
+    return LaunchRunner(Launcher(find_gpu(), subject.text), "gpu")
 
 
 def _reject_mutants(subject: Subject, checker: Checker, emulated: bool) -> Iterator[MutantResult]:
@@ -134,4 +143,4 @@ def _reject_mutants(subject: Subject, checker: Checker, emulated: bool) -> Itera
 
 def _text_mutant(subject: Subject, target: Kernel) -> Runner:
     patched = lower_kernel(subject.kernel, subject.lifted, target, subject.dtype, subject.shape.D)
-    return _emulate(subject.kernel.with_text(patched_source(patched)), subject.dtype)
+    return emulate(subject.kernel.with_text(patched_source(patched)), subject.dtype)

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TracedReference:
-    """`traced`: what the tracer knows; `attention`: the same for the checker."""
+    """`traced`: what the tracer knows; `attention`: the same for the checker. `path`: the file it was read from, if one."""
 
     traced: Traced
     attention: Attention
+    path: str | None
 
     @property
     def name(self) -> str:
@@ -48,7 +49,8 @@ def read_reference(
     else:
         loaded = Reference.of(reference, extra_inputs)  # pyright: ignore[reportArgumentType]
     traced = trace(loaded, shape)
-    return TracedReference(traced, _attention(loaded.name, traced))
+    path = str(reference) if isinstance(reference, Path) else None
+    return TracedReference(traced, _attention(loaded.name, traced), path)
 
 
 def _attention(name: str, traced: Traced) -> Attention:

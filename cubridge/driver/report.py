@@ -79,7 +79,10 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it."""
+
     reference: str
+    reference_file: str | None
     kernel: str
     arch: str
     dtype: str
@@ -95,7 +98,7 @@ class Report:
 
     @property
     def accepted(self) -> bool:
-        return all(c.accepted for c in self.cases) and all(m.rejected_by for m in self.mutants)
+        return bool(self.mutants) and all(c.accepted for c in self.cases) and all(m.rejected_by for m in self.mutants)
 
     def to_json(self) -> dict[str, object]:
         return {**asdict(self), "accepted": self.accepted}

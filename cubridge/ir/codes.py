@@ -10,6 +10,9 @@ CODES: Final[dict[str, str]] = {
     "CU102": "the text carries no CuIR version, or another one",
     "CU103": "a name, operation or keyword argument that CuIR does not have",
     "CU104": "a node path that leads nowhere",
+    "CU110": "a file that cannot be read or written",
+    "CU111": "the command line is not understood",
+    "CU112": "the output folder cannot be written",
     # CU2 verify
     "CU200": "one name for two things",
     "CU201": "a name that nothing here has",
@@ -157,4 +160,11 @@ CODES: Final[dict[str, str]] = {
     "CU835": "emulated: an access outside its memory",
     "CU836": "emulated: the kernel crashed, or its launch contract does not describe it",
     "CU837": "emulated: the kernel does not end in time",
+    "CU840": "the name of no kernel",
+    "CU841": "a kernel text without a launch contract",
+    "CU842": "a folder that cuirc adapt did not write",
+    "CU843": "a kernel text and the CuIR beside it disagree",
+    "CU844": "a kernel computes something else than it should",
+    # CU9 the tool itself
+    "CU999": "a fault of cuirc itself",
 }

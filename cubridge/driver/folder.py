@@ -1,0 +1,79 @@
+"""The folder that `cuirc adapt` wrote, read back: nothing in it is trusted before it is checked again."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cubridge.backend.lower import Patched
+from cubridge.driver.adapt import Adapted, make_report
+from cubridge.driver.checks import check_subject
+from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.lift import lift_kernel, lift_verified
+from cubridge.driver.reference import read_reference
+from cubridge.driver.report import Report
+from cubridge.ir.canonical import canonical
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.parser import parse
+from cubridge.ir.source import SourceFile
+from cubridge.ir.spec import Shape
+from cubridge.passes.pipeline import parse_toml
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a report says of how it was made."""
+
+    reference: str
+    function: str
+    kernel: str
+    dtype: str
+    shape: Shape
+
+
+def read_record(folder: Path) -> Recorded:
+    """Errors: OSError; CU842 for a report that `cuirc adapt` did not write, or one of a live callable."""
+    path = folder / "report.json"
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        shape = Shape(*(int(n) for n in str(data["shape"]).split(",")))
+        recorded = Recorded(data["reference_file"], data["reference"], data["kernel"], data["dtype"], shape)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CuError(Diagnostic("CU842", f"{path} is no report of cuirc adapt")) from error
+    if recorded.reference is None:  # pyright: ignore[reportUnnecessaryComparison]
+        raise CuError(Diagnostic("CU842", f"{path} reports on a live callable", help="check it from Python"))
+    return recorded
+
+
+def open_folder(folder: Path) -> Adapted:
+    """The adaptation as its files say it: kernel.cu is lifted again, and must say what target.cuir says.
+    Errors: OSError; CU842; CU843 where text and CuIR disagree; what reading its parts raises."""
+    recorded = read_record(folder)
+    kernel = choose_kernel(recorded.kernel)
+    lifted = lift_verified(kernel, recorded.dtype, recorded.shape.D)
+    source = SourceFile.read(folder / "kernel.cu")
+    target = lift_kernel(kernel, recorded.dtype, recorded.shape.D, source).kernel
+    written = parse(SourceFile.read(folder / "target.cuir"))
+    if canonical(written) != canonical(target):
+        message = f"{source.name} does not say what target.cuir says"
+        raise CuError(Diagnostic("CU843", message, help="one of them was changed; run cuirc adapt again"))
+    reference = read_reference(Path(recorded.reference), recorded.function, recorded.shape)
+    pipeline = parse_toml(SourceFile.read(folder / "pipeline.toml"))
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    changed = report["changed"]
+    patched = Patched(
+        source.data, (folder / "kernel.patch").read_bytes(), tuple(changed["regions"]), changed["lines_added"],
+        changed["lines_removed"],
+    )  # fmt: skip
+    text = kernel.with_text(source)
+    return Adapted(reference, kernel, lifted, target, pipeline, patched, text, recorded.dtype, recorded.shape, ())
+
+
+def recheck(folder: Path) -> Report:
+    """Check the files of a folder again. Errors: as `open_folder`."""
+    adapted = open_folder(folder)
+    with ThreadPoolExecutor(2) as pool:
+        return make_report(adapted, check_subject(adapted.subject, pool))
