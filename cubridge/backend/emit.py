@@ -20,13 +20,13 @@ from cubridge.ir.types import Axis
 from cubridge.ir.walk import children, walk
 
 ONE_ROW: Final = ("row_probs",)
-ONE_LINE: Final = 120
+ONE_LINE: Final = 132
 """A function that only returns something stands on one line of at most this length."""
 
 
-def emit_function(function: Function, kernel: Kernel, spelling: Spelling) -> str:
-    """The body of a region's function, from brace to brace. `function` is a region of `kernel` whose types hold.
-    Errors: CU603 what CUDA text cannot say, CU604 a name it cannot have."""
+def emit_function(function: Function, kernel: Kernel, spelling: Spelling, column: int = 1) -> str:
+    """The body of a region's function, from brace to brace, the first in `column`. `function` is a region of `kernel` whose types
+    hold. Errors: CU603 what CUDA text cannot say, CU604 a name it cannot have."""
     emitter = _Emitter(function, Types(kernel, function.name), _with_loop_variables(function, spelling))
     statements = emitter.statements()
     printer = c.CudaPrinter()
@@ -34,7 +34,7 @@ def emit_function(function: Function, kernel: Kernel, spelling: Spelling) -> str
         return "{}"
     if len(statements) == 1 and isinstance(statements[0], c_ast.Return):
         line = f"{{ {printer.visit(statements[0])} }}"
-        if len(line) <= ONE_LINE:
+        if column + len(line) <= ONE_LINE:
             return line
     return f"{{\n{printer.body(statements)}}}"
 

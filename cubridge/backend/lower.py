@@ -83,8 +83,8 @@ def _function_edits(
     if faults:
         raise CuError(*faults)
     text = function_text(region, target.name)
-    body = emit_function(target, kernel, spelling_of(target.name, text.parameters, names, region))
-    yield _edit(text.body, body)
+    spelling = spelling_of(target.name, text.parameters, names, region)
+    yield _edit(text.body, emit_function(target, kernel, spelling, text.body.location[1]))
     if target.name not in KV_RANGE and _nothing_stays(source, target):
         yield TextEdit(text.lead, b"")
 
