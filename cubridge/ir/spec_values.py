@@ -62,9 +62,9 @@ def spec_values(
     keys, values = k.double()[:, heads], v.double()[:, heads]
     full = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
     scope["s"] = q.double() @ keys.mT
-    visible = _tensor(spec.mask, scope, torch.bool).expand(full)
-    empty = ~visible.any(-1, keepdim=True)
     score, score_slope = _derivative(spec.score, "s", scope, full, derivatives)
+    visible = _tensor(spec.mask, scope, torch.bool).expand(full) & (score != -torch.inf)  # a captured bias may hold -inf
+    empty = ~visible.any(-1, keepdim=True)
     approximation = _approximation(spec.score, approximated, scope, full)
     scope["x"] = score
     scope["m"] = _row_shift(spec, score, visible, empty)
@@ -110,7 +110,12 @@ def _tensor(expr: Expr, scope: Scope, dtype: torch.dtype) -> Tensor:
             return scope[node.id]
         raise CuError(Diagnostic("CU301", "this name has no value here", node.span))
 
-    return torch.as_tensor(evaluate(_clamped(expr, scope), lookup), dtype=dtype)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # what an integer tensor becomes where it meets a float literal
+    try:
+        return torch.as_tensor(evaluate(_clamped(expr, scope), lookup), dtype=dtype)
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _clamped(expr: Expr, scope: Scope) -> Expr:

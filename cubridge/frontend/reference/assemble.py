@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import sympy
 
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.predicates import TRUE
@@ -12,7 +14,7 @@ from cubridge.frontend.reference.captures import CaptureTable
 from cubridge.frontend.reference.extract import Axes, extract
 from cubridge.frontend.reference.lift import Lifter
 from cubridge.frontend.reference.load import Reference
-from cubridge.frontend.reference.normalizer import normalize
+from cubridge.frontend.reference.normalizer import Normalizer, normalize
 from cubridge.frontend.reference.ops import HANDLERS
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.record import Recording
@@ -29,7 +31,11 @@ _SIZES: Final = ("B", "G", "Hk", "Lq", "Lk", "D")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
+    """A spec and what it was made from. `conditions`: the preconditions as terms; `subscripts`: must not be negative."""
+
     spec: AttentionSpec
+    normalizer: Normalizer
+    axes: Axes
     lifter: Lifter
     table: CaptureTable
     conditions: tuple[Term, ...]
@@ -41,6 +47,8 @@ def assemble(reference: Reference, recording: Recording, held: dict[int, str], a
     reader = SizeReader(recording.env, recording.symbols)
     conditions = _conditions(recording, reader)
     arena.facts += [t.args[0] for t, _ in conditions if hasattr(t, "op") and t.op == ">=0"]  # pyright: ignore
+    arena.nonnegative.clear()  # what was tried without the facts may now be shown
+    arena.implications.clear()
     lifter = Lifter(recording, reader, held)
     lifter.run(HANDLERS)
     axes = _axes(recording, reader)
@@ -49,7 +57,7 @@ def assemble(reference: Reference, recording: Recording, held: dict[int, str], a
     normalizer = normalize(attention)
     table = CaptureTable(lifter, attention.computed, reference.span)
     writer = ExprWriter(table.subscript, reference.span)
-    rows = tuple(RowReduction(r.name, _kind(r.kind), writer.expr(r.over), writer.expr(r.body)) for r in normalizer.rows)
+    rows = tuple(RowReduction(r.name, r.kind, writer.expr(r.over), writer.expr(r.body)) for r in normalizer.rows)
     spec = AttentionSpec(
         score=writer.expr(normalizer.score),
         mask=writer.expr(normalizer.mask),
@@ -64,19 +72,9 @@ def assemble(reference: Reference, recording: Recording, held: dict[int, str], a
         specialised=_specialised(recording, conditions),
         assumptions=tuple(Remark(text, span) for text, span in arena.assumptions.items()),
     )
-    warnings = warnings_of(normalizer, axes, lifter, table, arena)
-    spec = _with(spec, captures=table.captures(writer), warnings=warnings)
-    return Assembled(spec, lifter, table, tuple(t for t, _ in conditions), dict(arena.subscripts))
-
-
-def _with(spec: AttentionSpec, **changes: object) -> AttentionSpec:
-    from dataclasses import replace
-
-    return replace(spec, **changes)  # pyright: ignore[reportArgumentType]
-
-
-def _kind(kind: str) -> str:
-    return kind
+    warnings = warnings_of(normalizer, lifter, table, arena)
+    spec = replace(spec, captures=table.captures(writer), warnings=warnings)
+    return Assembled(spec, normalizer, axes, lifter, table, tuple(t for t, _ in conditions), dict(arena.subscripts))
 
 
 def _axes(recording: Recording, reader: SizeReader) -> Axes:
@@ -136,10 +134,12 @@ def _size_text(term: Term) -> str:
 
 
 def _conditions(recording: Recording, reader: SizeReader) -> list[tuple[Term, Span]]:
-    """What the reference's control flow and broadcasts required of the sizes, as read before any size was replaced."""
+    """What the reference's control flow and broadcasts required of the sizes, as read before any size was replaced.
+    An operation that asks for sizes to differ decides on its memory layout; its result is the same where they do not."""
     found: dict[Term, Span] = {}
-    for guard, span in zip(recording.env.guards, recording.env.guard_spans, strict=False):
-        found.setdefault(reader.unreplaced(guard.expr), span)
+    for guard, (span, by_operation) in zip(recording.env.guards, recording.env.guard_places, strict=False):
+        if not (by_operation and isinstance(guard.expr, sympy.Ne)):
+            found.setdefault(reader.unreplaced(guard.expr), span)
     for name in ("B", "Hk", "G", "Lq", "Lk", "D"):
         if name in recording.static:
             found.setdefault(_equal(name, recording.sizes[name]), NOWHERE)

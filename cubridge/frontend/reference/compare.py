@@ -14,6 +14,7 @@ from cubridge.frontend.reference.algebra.terms import Term
 from cubridge.frontend.reference.evaluate import evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.remarks import empty_row_remark
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import IntLit
 from cubridge.ir.spec import AttentionSpec, Remark, Shape
@@ -31,10 +32,11 @@ MAX_LENGTH: Final = 1200
 def compare(traced: Traced) -> AttentionSpec:
     """The spec, with a warning where it could not be compared at two other shapes. Errors: CU487 where they differ."""
     compared: list[Shape] = []
+    at_empty: list[Tensor] = []
     reason: CuError | Exception | None = None
     for shape in _candidates(traced):
         try:
-            _compare_at(traced, shape, seed=len(compared))
+            at_empty.append(_compare_at(traced, shape, seed=len(compared)))
             compared.append(shape)
         except CuError as error:
             if error.diagnostics[0].code == "CU487":
@@ -43,26 +45,33 @@ def compare(traced: Traced) -> AttentionSpec:
         except (RuntimeError, IndexError, ValueError) as error:  # the reference does not run at this shape
             reason = error
         if len(compared) == SHAPES:
-            return traced.spec
+            break
     if not compared:
-        _compare_at(traced, traced.shape, seed=0)
-    text = f"compared with the reference at {len(compared) or 1} shape only"
-    cause = f": {str(reason).splitlines()[0]}" if reason is not None else ""
-    return replace(traced.spec, warnings=(*traced.spec.warnings, Remark(text + cause, traced.reference.span)))
+        at_empty.append(_compare_at(traced, traced.shape, seed=0))
+    return replace(traced.spec, warnings=(*traced.spec.warnings, *_remarks(traced, len(compared), reason, at_empty)))
+
+
+def _remarks(traced: Traced, compared: int, reason: Exception | None, at_empty: list[Tensor]) -> Iterator[Remark]:
+    empty = empty_row_remark(torch.cat([t.reshape(-1) for t in at_empty]))
+    if empty is not None:
+        yield replace(empty, span=traced.reference.span)
+    if compared < SHAPES:
+        cause = f": {str(reason).splitlines()[0]}" if reason is not None else ""
+        yield Remark(f"compared with the reference at {compared or 1} shape only{cause}", traced.reference.span)
 
 
 def _candidates(traced: Traced) -> Iterator[Shape]:
     """Small shapes that meet the preconditions, long enough for the numbers in the mask to matter."""
     longest = min(MAX_LENGTH, 37 + 2 * max(_numbers(traced.spec), default=0))
     fixed = {name: traced.shape.sizes()[name] for name in ("B", "Hq", "Hk", "Lq", "Lk", "D")}
-    lengths = ((37, max(53, longest)), (max(70, longest), 41), (61, 61), (longest, longest), (fixed["Lq"], fixed["Lk"]))
-    heads = ((6, 3), (4, 2), (3, 3), (fixed["Hq"], fixed["Hk"]))
+    lengths = ((23, max(53, longest)), (max(70, longest), 21), (61, 61), (longest, longest), (fixed["Lq"], fixed["Lk"]))
     for at, (lq, lk) in enumerate(lengths):
+        heads = ((4, 2), (6, 3)) if at % 2 == 0 else ((6, 3), (4, 2))
         options = (
             Shape(b, hq, hk, lq, lk, d)
             for d in (8 * (at % 2 + 1), fixed["D"])
             for b in (2 - at % 2, fixed["B"])
-            for hq, hk in heads
+            for hq, hk in (*heads, (3, 3), (fixed["Hq"], fixed["Hk"]))
         )
         fit = next((s for s in options if _meets(traced.assembled.conditions, s)), None)
         if fit is not None and fit != traced.shape:
@@ -82,7 +91,8 @@ def _meets(conditions: tuple[Term, ...], shape: Shape) -> bool:
         return False
 
 
-def _compare_at(traced: Traced, shape: Shape, seed: int) -> None:
+def _compare_at(traced: Traced, shape: Shape, seed: int) -> Tensor:
+    """What the reference gives in rows that see no key. Errors: CU487."""
     q, k, v = _inputs(shape, seed)
     extra = call_extra_inputs(traced.reference, shape)
     tensors = {n: t for n, t in extra.items() if isinstance(t, Tensor)}
@@ -93,6 +103,7 @@ def _compare_at(traced: Traced, shape: Shape, seed: int) -> None:
     _check(traced, shape, "the output", values.out.masked_fill(empty[..., None], 0.0), found.out)
     if found.lse is not None and values.lse is not None:
         _check(traced, shape, "LSE", values.lse.masked_fill(empty, -torch.inf), found.lse)
+    return found.at_empty
 
 
 def _inputs(shape: Shape, seed: int) -> tuple[Tensor, Tensor, Tensor]:

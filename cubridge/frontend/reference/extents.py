@@ -94,7 +94,7 @@ def probe_shapes(shape: Shape) -> tuple[Shape, ...]:
     def like(B: int, Hq: int, Hk: int, Lq: int, Lk: int, D: int) -> Shape:
         return Shape(B, Hk if equal_heads else Hq, Hk, Lq, Lq if equal_lengths else Lk, D)
 
-    return like(shape.B + 1, 28, 7, 71, 97, 48), like(shape.B + 3, 22, 11, 139, 102, 80)
+    return like(shape.B + 1, 28, 7, 71, 97, 48), like(shape.B + 1, 22, 11, 139, 102, 80)
 
 
 def extra_values(

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
+from cubridge.frontend.reference.algebra import integers
+from cubridge.frontend.reference.algebra.bounds import nonneg
+from cubridge.frontend.reference.algebra.integers import ONE
 from cubridge.frontend.reference.algebra.numbers import split_product
-from cubridge.frontend.reference.algebra.predicates import TRUE, implies
+from cubridge.frontend.reference.algebra.predicates import TRUE, at_least_zero, conjunction, implies
 from cubridge.frontend.reference.algebra.reals import mul, power
-from cubridge.frontend.reference.algebra.rebuild import rebuild
-from cubridge.frontend.reference.algebra.reduce import replace, substitute
-from cubridge.frontend.reference.algebra.selection import is_masking
+from cubridge.frontend.reference.algebra.reduce import rebuilt_in_place, reduce, replace, substitute
+from cubridge.frontend.reference.algebra.selection import is_masking, where
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
     Const,
@@ -59,12 +61,15 @@ class Axes:
         return {x.name: x.extent for x in (self.b, self.h, self.i, self.j, self.e)}
 
 
+RowKind = Literal["sum", "max", "min"]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A reduction over keys, as the symbol `name`."""
 
     name: str
-    kind: str
+    kind: RowKind
     over: Term
     body: Term
     span: Span
@@ -109,6 +114,8 @@ ACC: Final = "acc"
 
 def extract(out: Term, lse: Term | None, axes: Axes) -> Attention:
     """Errors: CU480 to CU487, each at the place in the user's code."""
+    out = over_all_keys(out, axes)
+    lse = None if lse is None else over_all_keys(lse, axes)
     accumulator = _accumulator(out, axes)
     mask, _ = _masked(accumulator, axes)
     out = _with_visible_keys(out, mask, axes)
@@ -182,6 +189,50 @@ def _weight_and_head(accumulator: Reduce, body: Term, axes: Axes) -> tuple[Term,
 
 def _subscript(read: Load) -> str:
     return "[" + ", ".join(map(repr, read.indices)) + "]"
+
+
+# ---- parts of the keys -----------------------------------------------------------------------------------------------
+
+
+def over_all_keys(term: Term, axes: Axes) -> Term:
+    """Reductions over a slice of the keys as reductions over all of them, the others masked."""
+    known: dict[Term, Term] = {}
+    for part in walk(term):
+        if isinstance(part, Reduce) and part.index.extent is not axes.j.extent:
+            start = _slice_start(part, axes)
+            if start is not None:
+                known[part] = _widened(part, start, axes)
+    return over_all_keys(replace(term, known), axes) if known else term
+
+
+def _slice_start(term: Reduce, axes: Axes) -> Term | None:
+    """The first key of the slice that the reduction runs over; None where it runs over something else."""
+    rows = {
+        x.indices[2]
+        for x in walk(term.body)
+        if isinstance(x, Load) and x.tensor in ("k", "v") and term.index.name in x.indices[2].free
+    }
+    if len(rows) != 1:
+        return None
+    start = integers.sub(rows.pop(), term.index)
+    stop = integers.add(start, term.index.extent)
+    inside = term.index.name not in start.free and nonneg(start) and nonneg(integers.sub(axes.j.extent, stop))
+    return start if inside else None
+
+
+def _widened(term: Reduce, start: Term, axes: Axes) -> Term:
+    key = index(f"{term.index.name}w", axes.j.extent)
+    offset = integers.sub(key, start)
+    inside = conjunction(
+        at_least_zero(offset), at_least_zero(integers.sub(integers.sub(term.index.extent, offset), ONE))
+    )
+    body = substitute(term.body, {term.index.name: offset})
+    match term.kind:
+        case "any":
+            return reduce("any", key, conjunction(inside, body))
+        case kind:
+            neutral = {"sum": 0.0, "max": -math.inf, "min": math.inf}[kind]
+            return reduce(kind, key, where(inside, body, const(neutral)))
 
 
 # ---- rows without keys, row shifts -----------------------------------------------------------------------------------
@@ -270,7 +321,8 @@ class _Reader:
             refuse("CU482", "the output column enters the formula", place_of(term), _OUTSIDE)
         children = term.children()
         changed = tuple(self.read(c, key) for c in children)
-        return term if all(a is b for a, b in zip(children, changed, strict=True)) else rebuild(term, changed)
+        same = all(a is b for a, b in zip(children, changed, strict=True))
+        return term if same else rebuilt_in_place(term, changed)
 
     def _reduction(self, term: Reduce, key: Index | None) -> Term:
         over_keys = term.index.extent is self.axes.j.extent
@@ -350,7 +402,8 @@ class _Reader:
                 place_of(term),
                 _PASSES,
             )
-        if term.kind not in ("sum", "max", "min"):
+        kind = _ROW_KINDS.get(term.kind)
+        if kind is None:
             refuse("CU485", f"`{term.kind}` over the keys of a row is not a number", place_of(term))
         body, over = term.body, TRUE
         for x in walk(body):
@@ -362,9 +415,9 @@ class _Reader:
         over = substitute(self.read(over, term.index), at_j)
         body = substitute(self.read(body, term.index), at_j)
         for row in self.rows:
-            if row.kind == term.kind and row.over is over and row.body is body:
+            if row.kind == kind and row.over is over and row.body is body:
                 return symbol(row.name)
-        row = Row(f"R{len(self.rows) + 1}", term.kind, over, body, place_of(term))
+        row = Row(f"R{len(self.rows) + 1}", kind, over, body, place_of(term))
         self.rows.append(row)
         return symbol(row.name)
 
@@ -452,6 +505,7 @@ def _outside_reductions(term: Term) -> list[Term]:
     return found
 
 
+_ROW_KINDS: Final[dict[str, RowKind]] = {"sum": "sum", "max": "max", "min": "min"}
 _VERB: Final = {"sum": "a sum", "max": "a maximum", "min": "a minimum", "any": "a test", "all": "a test"}
 _OUTSIDE: Final = "apply it to q, k, v before, or to the output after the kernel"
 _BEFORE: Final = "change q and k before the kernel, and pass the changed ones"

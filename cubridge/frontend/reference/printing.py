@@ -36,6 +36,8 @@ from cubridge.ir.nodes import Index as IndexExpr
 from cubridge.ir.printer import print_expr
 from cubridge.ir.source import NOWHERE, Span
 
+_OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">"}
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LN2: Final = math.log(2.0)
 _PIVOTS: Final = ("j", "i", "h", "b")
 """The index that a relation is solved for, first choice first."""
@@ -105,7 +107,7 @@ class ExprWriter:
             case "and" | "or":
                 return self._junction(term, span)
             case "<" | "<=" | "==":
-                return Binary(term.op, self.expr(args[0]), self.expr(args[1]), span=span)
+                return self._relation(term.op, args[0], args[1], span)
             case "add":
                 return self._sum(term, span)
             case "mul" | "pow":
@@ -211,6 +213,9 @@ class ExprWriter:
                 _, x, n = remainders[0]
                 left = Binary("%", self.expr(x), self.expr(n), span=span)
                 return Binary(op, left, self.expr(integers.neg(from_terms(rest))), span=span)
+        if set(terms) == {(size("G"),), ()}:
+            times = _chain("*", [IntLit(-terms[()] // terms[(size("G"),)]), Name("Hk")], span)
+            return Binary(op, Name("Hq"), Name("Hk") if terms[()] == -terms[(size("G"),)] else times, span=span)
         below, above = _sides(terms)
         left, right = (above, below) if _key_rank(above) < _key_rank(below) else (below, above)
         return Binary(op, self.expr(left), self.expr(right), span=span)
@@ -220,10 +225,15 @@ class ExprWriter:
             case Apply(op="==0"):
                 return self._is_zero(a.args[0], "!=", span)
             case Apply(op="==" | "<" | "<=" as op):
-                opposite = {"==": "!=", "<": ">=", "<=": ">"}[op]
-                return Binary(opposite, self.expr(a.args[0]), self.expr(a.args[1]), span=span)
+                return self._relation(_OPPOSITE[op], a.args[0], a.args[1], span)
             case _:
                 return Unary("~", self.expr(a), span=span)
+
+    def _relation(self, op: str, a: Term, b: Term, span: Span) -> Expr:
+        """Of reals; a number stands on the right."""
+        if isinstance(a, Const):
+            op, a, b = _MIRRORED.get(op, op), b, a
+        return Binary(op, self.expr(a), self.expr(b), span=span)
 
     def _junction(self, term: Apply, span: Span) -> Expr:
         parts = list(term.args)
@@ -274,15 +284,15 @@ class ExprWriter:
                 top.append(self._power(base, exponent, span))
         if denominator != 1:
             bottom.insert(0, _number(denominator, span))
-        negative = numerator < 0
-        numerator = abs(numerator)
-        if numerator != 1 or not top:
-            leading = bool(factors) and isinstance(factors[0][0], Symbol) and bool(top) and isinstance(top[0], Name)
-            top.insert(1 if leading else 0, _number(numerator, span))
+        if abs(numerator) != 1 or not top:
+            leading = bool(top) and isinstance(top[0], Name) and isinstance(factors[0][0], Symbol)
+            top.insert(1 if leading and numerator > 0 else 0, _number(numerator, span))
+        elif numerator == -1:
+            top[0] = _negated(top[0], span)
         result = _chain("*", top, span)
         for divisor in bottom:
             result = Binary("/", result, divisor, span=span)
-        return _negated(result, span) if negative else result
+        return result
 
     def _power(self, base: Term, exponent: Fraction, span: Span) -> Expr:
         written = self.expr(base)

@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cubridge.frontend.reference.extents import Extent, extra_values
 from cubridge.frontend.reference.load import Reference
-from cubridge.frontend.reference.places import call_chain, error_span, user_span
+from cubridge.frontend.reference.places import call_chain, error_span, inside_operation, user_span
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.rewrite import Rewrite
 from cubridge.frontend.reference.symbolic import symbolic_numbers
@@ -70,18 +70,18 @@ class Call:
 
 
 class RecordingEnv(ShapeEnv):
-    """A ShapeEnv that remembers where each guard was taken."""
+    """A ShapeEnv that remembers where each guard was taken, and whether an operation took it or the user's code."""
 
-    guard_spans: list[Span]
+    guard_places: list[tuple[Span, bool]]
 
     def __init__(self) -> None:
         super().__init__(duck_shape=False, specialize_zero_one=True)
-        self.guard_spans = []
+        self.guard_places = []
 
     def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
         result = super().evaluate_expr(*args, **kwargs)
-        while len(self.guard_spans) < len(self.guards):
-            self.guard_spans.append(user_span())
+        while len(self.guard_places) < len(self.guards):
+            self.guard_places.append((user_span(), inside_operation()))
         return result
 
 

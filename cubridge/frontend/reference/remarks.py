@@ -1,23 +1,94 @@
-"""What a user should know of what was found: alignment and extents of masks, fills, slips, rows without keys."""
+"""What a user should know of what was found: fills, slips of precedence, overflow, costly captures."""
 
 from __future__ import annotations
 
-from cubridge.frontend.reference.algebra.terms import Arena
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra.terms import Apply, Arena, Const, Size, Sort, walk
 from cubridge.frontend.reference.captures import CaptureTable
-from cubridge.frontend.reference.extract import Axes
+from cubridge.frontend.reference.extract import place_of
 from cubridge.frontend.reference.lift import Lifter
 from cubridge.frontend.reference.normalizer import Normalizer
+from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import Remark
 
+NOTABLE_FILL: Final = -1e3
+_FP16_MAX: Final = 65504.0
+_EXACT_IN: Final = {torch.bfloat16: 256, torch.float16: 2048}
 
-def warnings_of(found: Normalizer, axes: Axes, lifter: Lifter, table: CaptureTable, arena: Arena) -> tuple[Remark, ...]:
-    warnings: list[Remark] = []
-    for span in arena.bit_operations:
-        warnings.append(
-            Remark(
-                "bitwise and of numbers, as the text says: `&` binds tighter than a comparison; add parentheses", span
+
+def warnings_of(found: Normalizer, lifter: Lifter, table: CaptureTable, arena: Arena) -> tuple[Remark, ...]:
+    """In the order a reader meets them: the score, the mask, the captures."""
+    every = (
+        *_bias_fills(found),
+        *(
+            Remark("`&` of numbers, as the text says: it binds tighter than a comparison; add parentheses", span)
+            for span in arena.bit_operations
+        ),
+        *_overflows(lifter),
+        *_inexact_ranges(lifter),
+        *(
+            Remark(f"the reference writes into its argument `{name}`; the adapted operator does not", span)
+            for name, span in lifter.writes_arguments.items()
+        ),
+        *_large_captures(table),
+    )
+    return tuple(dict.fromkeys(every))
+
+
+def _bias_fills(found: Normalizer) -> Iterator[Remark]:
+    """A finite fill above MASK_FILL changes weights instead of removing them."""
+    for term in (found.score, found.weight):
+        for part in walk(term):
+            if isinstance(part, Apply) and part.op == "where" and part.sort is Sort.REAL:
+                fill = part.args[2]
+                if isinstance(fill, Const) and -math.inf < fill.value <= NOTABLE_FILL:
+                    yield Remark(
+                        f"the fill {float(fill.value):g} is a bias, not a mask: keys filled with it are still read; "
+                        "use -inf for a mask",
+                        place_of(part),
+                    )
+
+
+def _overflows(lifter: Lifter) -> Iterator[Remark]:
+    """A fill that fp16 cannot hold."""
+    for call in lifter.recording.calls:
+        out = call.outputs()[0]
+        if not (isinstance(out, Tensor) and out.dtype == torch.float16):
+            continue
+        for operand in (*call.args, *call.kwargs.values()):
+            if isinstance(operand, float) and math.isfinite(operand) and abs(operand) > _FP16_MAX:
+                yield Remark(f"the reference itself overflows: fp16 cannot hold {operand:g}", call.span)
+
+
+def _inexact_ranges(lifter: Lifter) -> Iterator[Remark]:
+    for call in lifter.recording.calls:
+        if call.name != "arange":
+            continue
+        limit = _EXACT_IN.get(call.out.dtype)
+        if limit is not None:
+            yield Remark(f"positions in {str(call.out.dtype).removeprefix('torch.')} are exact up to {limit} only; "
+                         "they are taken as exact", call.span)  # fmt: skip
+
+
+def _large_captures(table: CaptureTable) -> Iterator[Remark]:
+    for source in table.sources.values():
+        lengths = {x.name for extent in source.shape for x in walk(extent) if isinstance(x, Size)}
+        if source.kind == "computed" and {"Lq", "Lk"} <= lengths and len(source.kept) > 1:
+            yield Remark(
+                f"`{source.name}` is computed before each launch with one element for each pair of row and key",
+                source.span,
             )
-        )
-    for name, span in lifter.writes_arguments.items():
-        warnings.append(Remark(f"the reference writes into its argument `{name}`; the adapted operator does not", span))
-    return tuple(warnings)
+
+
+def empty_row_remark(at_empty: Tensor) -> Remark | None:
+    """`at_empty`: what the reference gives in rows that see no key; no remark where it gives 0 as well."""
+    if not at_empty.numel() or not bool((at_empty != 0).any()):
+        return None
+    gives = "NaN" if bool(at_empty.isnan().any()) else "a mean of v"
+    return Remark(f"a row that sees no key: the reference gives {gives} there, the kernel gives 0 and LSE -inf", NOWHERE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +20,17 @@ _CREATES: Final = frozenset(("full", "scalar_tensor", "new_full", "full_like", "
 """Calls whose result is a number rounded to the traced dtype: constants stay as the reference rounds them."""
 
 _HALF_TO_FLOAT: Final = frozenset(("_softmax", "_log_softmax"))
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """What an integer becomes where it meets a float."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @dataclass
@@ -67,8 +79,9 @@ class Replay:
             needed.append(call)
             stack += [a for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor)]
         position = {id(call): n for n, call in enumerate(self.recording.calls)}
-        for call in sorted({id(c): c for c in needed}.values(), key=lambda c: position[id(c)]):
-            self._run(call)
+        with _default_dtype(torch.float64 if self.wide else torch.get_default_dtype()):
+            for call in sorted({id(c): c for c in needed}.values(), key=lambda c: position[id(c)]):
+                self._run(call)
         return self.values[id(fake)]
 
     def _run(self, call: Call) -> None:

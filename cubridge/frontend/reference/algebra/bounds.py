@@ -46,7 +46,7 @@ def nonneg(p: Term) -> bool:
     known = memo.get(p)
     if known is None:
         memo[p] = False  # a proof may not rest on itself
-        known = memo[p] = _Proof(FUEL).nonneg(p)
+        known = memo[p] = _Proof(FUEL).searched(p)
     return known
 
 
@@ -63,9 +63,19 @@ class _Proof:
     def nonneg(self, p: Term) -> bool:
         if isinstance(p, Const):
             return int(p.value) >= 0
+        memo = arena().nonnegative
+        known = memo.get(p)
+        if known is not None:
+            return known
         self.fuel -= 1
         if self.fuel < 0:
             return False
+        found = self.searched(p)
+        if found or self.fuel > 0:  # a search that ran out of fuel says nothing
+            memo[p] = found
+        return found
+
+    def searched(self, p: Term) -> bool:
         terms = terms_of(p)
         atoms = dict.fromkeys(atom for monomial in terms for atom in monomial)
         compound = sorted((a for a in atoms if not isinstance(a, Size)), key=lambda a: (-a.depth, a.digest))
@@ -165,6 +175,8 @@ def _floor(a: Term, n: Term) -> Term:
         return whole
     if isinstance(rest, Const) and isinstance(n, Const):
         return add(whole, const(int(rest.value) // int(n.value)))
+    if isinstance(rest, Const) and int(rest.value) < 0 and nonneg(add(n, rest)):
+        return sub(whole, ONE)
     return add(whole, apply("//", (rest, n), Sort.INT))
 
 

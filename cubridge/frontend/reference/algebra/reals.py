@@ -280,6 +280,8 @@ def exp(x: Term) -> Term:
     if pushed is not None:
         return pushed
     if isinstance(x, Const):
+        if is_masking(x) and x.value != -math.inf:
+            assume(f"a fill of {float(x.value):g} is a mask: its weight is 0 wherever the row sees a key")
         return number(math.exp(x.value) if x.value < 709 else math.inf)
     outside: Term = REAL_ONE
     inside: list[Term] = []

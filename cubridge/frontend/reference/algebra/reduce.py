@@ -19,6 +19,7 @@ from cubridge.frontend.reference.algebra.terms import (
     Poly,
     Sort,
     Term,
+    arena,
     index,
     is_const,
     is_op,
@@ -116,11 +117,11 @@ def _border(over: Index, body: Term) -> Term | None:
     for condition in _conditions(body):
         if not is_op(condition, ">=0") or condition.free != {over.name}:
             continue
-        bound = integers.add(condition.children()[0], over, ONE)
-        if over.name in bound.free or is_const(bound, 0):
-            continue
-        if nonneg(bound) and nonneg(integers.sub(over.extent, bound)):
-            return bound
+        p = condition.children()[0]
+        for bound in (integers.add(p, over, ONE), integers.sub(over, p)):  # index < bound, or bound <= index
+            proper = over.name not in bound.free and not is_const(bound, 0) and bound is not over.extent
+            if proper and nonneg(bound) and nonneg(integers.sub(over.extent, bound)):
+                return bound
     return None
 
 
@@ -156,8 +157,6 @@ def _split_range(kind: str, over: Index, body: Term, border: Term) -> Term:
 
 def substitute(term: Term, values: Mapping[str, Term], memo: dict[Term, Term] | None = None) -> Term:
     """The term with index variables replaced by name."""
-    from cubridge.frontend.reference.algebra.rebuild import rebuild
-
     memo = {} if memo is None else memo
 
     def go(x: Term) -> Term:
@@ -171,17 +170,28 @@ def substitute(term: Term, values: Mapping[str, Term], memo: dict[Term, Term] | 
                 children = x.children()
                 changed = tuple(go(c) for c in children)
                 same = all(a is b for a, b in zip(children, changed, strict=True))
-                found = x if same else rebuild(x, changed)
+                found = x if same else rebuilt_in_place(x, changed)
             memo[x] = found
         return found
 
     return go(term)
 
 
-def replace(term: Term, values: Mapping[Term, Term], memo: dict[Term, Term] | None = None) -> Term:
-    """The term with whole subterms replaced, outermost first."""
+def rebuilt_in_place(term: Term, children: tuple[Term, ...]) -> Term:
+    """`rebuild`; what it makes has the place of `term`."""
     from cubridge.frontend.reference.algebra.rebuild import rebuild
 
+    current = arena()
+    before = current.here
+    current.here = current.places.get(term, before)
+    try:
+        return rebuild(term, children)
+    finally:
+        current.here = before
+
+
+def replace(term: Term, values: Mapping[Term, Term], memo: dict[Term, Term] | None = None) -> Term:
+    """The term with whole subterms replaced, outermost first."""
     memo = {} if memo is None else memo
 
     def go(x: Term) -> Term:
@@ -192,7 +202,7 @@ def replace(term: Term, values: Mapping[Term, Term], memo: dict[Term, Term] | No
                 children = x.children()
                 changed = tuple(go(c) for c in children)
                 same = all(a is b for a, b in zip(children, changed, strict=True))
-                found = x if same else rebuild(x, changed)
+                found = x if same else rebuilt_in_place(x, changed)
             memo[x] = found
         return found
 
