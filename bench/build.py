@@ -1,6 +1,6 @@
 """Everything of a measurement that needs no GPU, in many processes: adaptations, machine code, problems with their oracles.
 
-The result is plain data in one file, so that the commands that need the GPU only launch, and adapting is paid for once."""
+The result is plain data in files, so that the commands that need the GPU only launch, and adapting is paid for once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KERNELS: Final = ("sm80", "sm90a")
 DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
-DEFAULT_BUILT: Final = Path("/tmp/cubridge-bench.pkl")
+DEFAULT_BUILT: Final = Path("/tmp/cubridge-bench")
 FORMS: Final = (("bf16", 128), ("bf16", 64), ("fp16", 128), ("fp16", 64))
 """Element types and head dims; the first is checked at every length and timed."""
 SPARSE: Final = 4
@@ -67,6 +67,13 @@ class Built:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    task: Task
+    faults: tuple[str, ...]
+    seconds: float
+
+
 def tasks(names: Sequence[str], long_shape: Shape | None, check: bool) -> list[Task]:
     """Timed tasks first, as they take longest."""
     timed = [Task(name, "bf16", long_shape.D, long_shape) for name in names] if long_shape else []
@@ -74,13 +81,18 @@ def tasks(names: Sequence[str], long_shape: Shape | None, check: bool) -> list[T
     return [*timed, *checked]
 
 
-def build(wanted: Sequence[Task], arch: str, workers: int | None = None) -> list[Built]:
-    """Run every task; machine code goes into the compile cache, for `arch`."""
+def build(wanted: Sequence[Task], arch: str, folder: Path, workers: int | None = None) -> list[Summary]:
+    """Run every task, each into a file of `folder`; machine code goes into the compile cache, for `arch`."""
+    folder.mkdir(parents=True, exist_ok=True)
     count = workers or max(1, (os.cpu_count() or 2) - 1)
-    if count == 1:
-        return [run_task(task, arch) for task in wanted]
     with ProcessPoolExecutor(min(count, len(wanted)), get_context("spawn"), _one_thread) as pool:
-        return list(pool.map(run_task, wanted, [arch] * len(wanted)))
+        return list(pool.map(_run_and_save, wanted, [arch] * len(wanted), [folder] * len(wanted)))
+
+
+def _run_and_save(task: Task, arch: str, folder: Path) -> Summary:
+    built = run_task(task, arch)
+    save(folder, built)
+    return Summary(task, tuple(built.faults), built.seconds)
 
 
 def run_task(task: Task, arch: str) -> Built:
@@ -96,13 +108,16 @@ def run_task(task: Task, arch: str) -> Built:
     return built
 
 
-def save(path: Path, built: Sequence[Built]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pickle.dumps(list(built)))
+def save(folder: Path, built: Built) -> None:
+    (folder / f"{str(built.task).replace(' ', '-')}.pkl").write_bytes(pickle.dumps(built))
 
 
-def load(path: Path) -> list[Built]:
-    return pickle.loads(path.read_bytes())
+def load(folder: Path, variants: Sequence[str], long: bool) -> Iterator[Built]:
+    """What was built, one at a time: their problems together are large."""
+    for path in sorted(folder.glob("*.pkl")):
+        built: Built = pickle.loads(path.read_bytes())
+        if built.task.variant in variants and (built.task.long is not None) == long:
+            yield built
 
 
 def _one_thread() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ class Mutant:
     worst: float
 
 
-def check(built: Sequence[Built], device: Device) -> list[Outcome]:
+def check(built: Iterable[Built], device: Device) -> list[Outcome]:
     return [
         _one(item, kernel, Launcher(device, text, item.preconditions, say=lambda _: None), problem)
         for item in built
@@ -63,7 +63,7 @@ def check(built: Sequence[Built], device: Device) -> list[Outcome]:
     ]
 
 
-def check_mutants(built: Sequence[Built], device: Device) -> list[Mutant]:
+def check_mutants(built: Iterable[Built], device: Device) -> list[Mutant]:
     found: list[Mutant] = []
     for item in built:
         right = {

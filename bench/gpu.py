@@ -7,7 +7,7 @@ mutants  wrong kernels of every variant, each of which the check must reject
 time     every variant on both kernels beside eager PyTorch, SDPA and FlexAttention, interleaved
 all      build, check, mutants, time
 
-`build` writes the file --built, which the other commands read; they build first if it is missing. Prints tables and, with
+`build` writes the folder --built, which the other commands read; they build first if it is missing. Prints tables and, with
 --out DIR, writes them as JSON too. Exit codes: 0 all right, 3 numbers differ or a mutant passes, 5 no GPU."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,12 +47,11 @@ def smoke(_: argparse.Namespace) -> int:
 
 def build(arguments: argparse.Namespace) -> int:
     from bench.build import build as run
-    from bench.build import save, tasks
+    from bench.build import tasks
 
     started = time.perf_counter()
     wanted = tasks(arguments.variants, _long(arguments), check=not arguments.no_check)
-    built = run(wanted, arguments.arch, arguments.workers)
-    save(arguments.built, built)
+    built = run(wanted, arguments.arch, arguments.built, arguments.workers)
     faults = [fault for item in built for fault in item.faults]
     slowest = max(built, key=lambda b: b.seconds)
     print(
@@ -110,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME")
-    parser.add_argument("--built", type=Path, default=DEFAULT_BUILT, help="file between build and the other commands")
+    parser.add_argument("--built", type=Path, default=DEFAULT_BUILT, help="folder between build and the other commands")
     parser.add_argument("--arch", default="sm_90a", help="what `build` compiles for")
     parser.add_argument("--workers", type=int, help="processes of `build`")
     parser.add_argument("--no-check", action="store_true", help="`build` only what `time` needs")
@@ -127,13 +126,12 @@ def _long(arguments: argparse.Namespace) -> Shape:
     return Shape(*(int(n) for n in arguments.shape.split(",")))
 
 
-def _built(arguments: argparse.Namespace, long: bool) -> list[Built]:
+def _built(arguments: argparse.Namespace, long: bool) -> Iterator[Built]:
     from bench.build import load
 
     if not arguments.built.exists():
         build(arguments)
-    items = load(arguments.built)
-    return [b for b in items if b.task.variant in arguments.variants and (b.task.long is not None) == long]
+    return load(arguments.built, arguments.variants, long)
 
 
 def _gpu():

@@ -1,4 +1,4 @@
-"""One launch of each kernel for a memory checker: `python bench/memcheck.py {run,planted} [--built FILE]`.
+"""One launch of each kernel for a memory checker: `python bench/memcheck.py {run,planted} [--built DIR]`.
 
 `run` launches every variant on both kernels, at lengths off the tile, with tables of exactly Lq or Lk entries. `planted` launches
 one kernel that stores past its output; a checker that does not report it reports nothing. See memcheck.sh."""
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,6 +16,7 @@ sys.path[:0] = [str(ROOT)]
 from bench.build import DEFAULT_BUILT, Built, load  # noqa: E402
 from bench.correctness import run as launch  # noqa: E402
 from bench.smoke import base_kernel  # noqa: E402
+from bench.variants import VARIANTS  # noqa: E402
 from cubridge.backend.device import KernelText  # noqa: E402
 from cubridge.backend.gpu import find_gpu  # noqa: E402
 from cubridge.backend.runtime import Launcher  # noqa: E402
@@ -31,11 +33,11 @@ def main(argv: list[str]) -> int:
     if arguments.command == "planted":
         launch_planted()
     else:
-        launch_each(load(arguments.built))
+        launch_each(load(arguments.built, list(VARIANTS), long=False))
     return 0
 
 
-def launch_each(built: list[Built]) -> None:
+def launch_each(built: Iterable[Built]) -> None:
     """One problem of each variant on each kernel: the one of the most rows that is still small."""
     import torch
 

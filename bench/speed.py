@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -44,7 +44,7 @@ class Row:
         return self.flops / timing.median / 1e9
 
 
-def time_all(built: Sequence[Built], device: Device, peers: Sequence[str], rounds: int) -> list[Row]:
+def time_all(built: Iterable[Built], device: Device, peers: Sequence[str], rounds: int) -> list[Row]:
     rows: list[Row] = []
     for item in built:
         if item.task.long is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cubridge.ir.spec_values import SpecValues
 
-UNIT_ROUNDOFF = {"bf16": 2.0**-8, "f16": 2.0**-11}
+UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11}
 FP32_ROUNDOFF = 2.0**-24
 FP32_STEPS = 8
 """Roundings in fp32 between a dot product and its exponent (scale, bias, reference, product), generously."""

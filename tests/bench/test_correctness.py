@@ -80,9 +80,10 @@ def test_too_few_mutants_fail(built: Built) -> None:
     assert not mutants_hold([]) and not mutants_hold(check_mutants([built], DEVICE)[:3])
 
 
-def test_what_is_built_travels_as_one_file(built: Built, tmp_path) -> None:
-    save(tmp_path / "built.pkl", [built])
-    (again,) = load(tmp_path / "built.pkl")
+def test_what_is_built_travels_as_files(built: Built, tmp_path) -> None:
+    save(tmp_path, built)
+    assert not list(load(tmp_path, ["alibi"], long=False)) and not list(load(tmp_path, ["full"], long=True))
+    (again,) = load(tmp_path, ["full"], long=False)
     assert again.task == built.task and again.kernels == built.kernels
     assert torch.equal(again.problems[0].out, built.problems[0].out)
 
