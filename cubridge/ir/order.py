@@ -14,6 +14,7 @@ from cubridge.ir.interp_machine import handlers
 from cubridge.ir.nodes import Counters, Kernel
 from cubridge.ir.order_run import OrderRun, Trace
 from cubridge.ir.order_work import Scenario
+from cubridge.ir.workers import takes_several
 
 
 def check_order(kernel: Kernel) -> tuple[Diagnostic, ...]:
@@ -45,7 +46,7 @@ def run_order(kernel: Kernel) -> tuple[tuple[Diagnostic, ...], tuple[Trace, ...]
 
 def scenarios(kernel: Kernel) -> tuple[Scenario, ...]:
     """What a kernel is run on; a kernel whose blocks take one work tile each gets one count at a time."""
-    if not kernel.schedule.params:
+    if not takes_several(kernel):
         late = {"descending": True, "one_step": True}
         counts = [Scenario((n,), lse=n % 2 == 1, dealt=False) for n in range(5)]
         return (*counts, replace(counts[3], lse=False, **late), replace(counts[4], lse=True, **late))

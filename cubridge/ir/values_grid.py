@@ -14,6 +14,7 @@ from cubridge.ir.values_launch import Blocks, all_blocks
 from cubridge.ir.values_machine import Code, ValueMachine
 from cubridge.ir.vocabulary import SCHEDULE
 from cubridge.ir.walk import walk
+from cubridge.ir.workers import takes_several
 
 
 def groups_alike(
@@ -31,11 +32,12 @@ def choose_grid(
     code: Code, params: Mapping[str, Value], names: Mapping[str, Value], shape: Shape
 ) -> tuple[int, int, int]:
     """A grid for a kernel whose caller does not say: of blocks that take several work tiles, two to four each, in few groups."""
-    if not code.kernel.schedule.params:
+    if not takes_several(code.kernel):
         rows = names.get("BLOCK_Q")
         if not isinstance(rows, int):
             raise fault("CU315", "the grid is not given, and there is no constant BLOCK_Q to find it by", code.kernel)
-        return -(-shape.Lq // rows), shape.Hq, shape.B
+        tiles = -(-shape.Lq // rows)
+        return (tiles * shape.Hq * shape.B, 1, 1) if code.kernel.schedule.params else (tiles, shape.Hq, shape.B)
     count = _work_count(code.kernel, params)
     if count < 2:
         return max(count, 1), 1, 1
@@ -60,7 +62,7 @@ def _block_keys(
 ) -> np.ndarray:
     if not code.kernel.schedule.params:
         return _keys(ValueMachine(code, params, names, blocks, grid, Policy()), ())
-    count = _work_count(code.kernel, params)
+    count = _work_count(code.kernel, params) if takes_several(code.kernel) else len(blocks)
     table = _by_block(_work_keys(code, params, names, count), grid)
     return np.unique(table, axis=0, return_inverse=True)[1].ravel()[blocks.x]
 

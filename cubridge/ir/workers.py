@@ -124,3 +124,8 @@ def _single_definitions(kernel: Kernel) -> dict[str, Expr]:
             case _:
                 pass
     return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0] is not None}
+
+
+def takes_several(kernel: Kernel) -> bool:
+    """True where a block loops over work tiles, false where each block has one."""
+    return any(isinstance(node, Loop) for node in walk(kernel))
