@@ -98,14 +98,10 @@ def effects(stmt: Stmt) -> Effects:
     match stmt:
         case Assign(target, value):
             return _of(reads=_read(value), writes=_target(target), nodes=(target, value))
-        case If(condition, then, orelse):
-            return _of(reads=_read(condition)) | _all(then) | _all(orelse)
-        case For(var, start, stop, body):
-            inner = _all(body)
-            return _of(reads=(*_read(start), *_read(stop))) | Effects(inner.reads - {var}, inner.writes, inner.order)
-        case Loop(body):
-            inner = _all(body)  # a break inside ends this loop, not the block around it
-            return Effects(inner.reads, inner.writes, inner.order & ~Order.CONTROL)
+        case If(_, then, orelse):
+            return around(stmt, all_effects((*then, *orelse)))
+        case For(_, _, _, body) | Loop(body):
+            return around(stmt, all_effects(body))
         case Break():
             return _of(order=Order.CONTROL)
         case RegisterTile(name, _, rows, cols):
@@ -119,7 +115,19 @@ def effects(stmt: Stmt) -> Effects:
             return _operation(stmt)
 
 
-def _all(body: Iterable[Stmt]) -> Effects:
+def around(stmt: If | For | Loop, inner: Effects) -> Effects:
+    """The effects of a statement with blocks, from those of all that is in its blocks."""
+    match stmt:
+        case If(condition):
+            return _of(reads=_read(condition)) | inner
+        case For(var, start, stop):
+            own = _of(reads=(*_read(start), *_read(stop)))
+            return own | Effects(inner.reads - {var}, inner.writes, inner.order)
+        case Loop():  # a break inside ends this loop, not the block around it
+            return Effects(inner.reads, inner.writes, inner.order & ~Order.CONTROL)
+
+
+def all_effects(body: Iterable[Stmt]) -> Effects:
     result = NOTHING
     for stmt in body:
         result |= effects(stmt)
@@ -179,16 +187,19 @@ def _of(
     reads: Iterable[str] = (), writes: Iterable[str] = (), order: Order = Order.NONE, nodes: Iterable[Node] = ()
 ) -> Effects:
     """Effects; `nodes` are expressions whose shared scalars and counters count as accesses."""
-    written = set(writes)
+    read, written = set(reads), set(writes)
     for node in (n for root in nodes for n in walk(root)):
         match node:
             case Attr(Name("smem")):
                 order |= Order.MEMORY
             case Call("atomic_add", (counters, *_)):
                 written.add(_base(counters))
+            case Call("work_tile"):
+                read.add("work in turn")
+                written.add("work in turn")
             case _:
                 pass
-    return Effects(frozenset(reads), frozenset(written), order)
+    return Effects(frozenset(read), frozenset(written), order)
 
 
 def _read(node: Node) -> tuple[str, ...]:

@@ -6,19 +6,19 @@ have no edge, so that two kernels which differ in their order alone have equal g
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from hashlib import blake2b
 from typing import Final
 
 import networkx as nx
 
 from cubridge.ir.diagnostics import Diagnostic, Note
-from cubridge.ir.effects import Effects, commute, effects
+from cubridge.ir.effects import NOTHING, Effects, around, commute, effects
 from cubridge.ir.nodes import For, Function, If, Kernel, Loop, Name, Node, Stmt
 from cubridge.ir.paths import Path
-from cubridge.ir.printer import print_stmts
+from cubridge.ir.printer import print_expr, print_stmts
 from cubridge.ir.source import Span
 from cubridge.ir.walk import walk
 
@@ -60,48 +60,66 @@ def structure_difference(source: Kernel, target: Kernel) -> tuple[Diagnostic, ..
     A variant may change region bodies, and the fields of `variant_params`, `tile_state` and `row_state`; nothing else.
     Errors: CU270 an event, CU271 a declaration or trait."""
     found = [*_declarations(source, target)]
-    ours, theirs = ([*events(event_graph(k))] for k in (source, target))
-    wanted, given = (Counter((e.role, e.key) for e in es) for es in (ours, theirs))
-    missing = [e for e in ours if (e.role, e.key) not in given]
-    extra = [e for e in theirs if (e.role, e.key) not in wanted]
-    found += [*_pairs(_innermost(missing), _innermost(extra))]
-    if not found and wanted != given:
-        found.append(Diagnostic("CU270", "statements of the source are repeated or dropped", _at(target)))
+    graphs = [event_graph(k) for k in (source, target)]
+    if graph_key(graphs[0]) != graph_key(graphs[1]):
+        found += _differing(*([*events(g)] for g in graphs))
     return tuple(found)
 
 
 # ---- building --------------------------------------------------------------------------------------------------------
 
 
-def _block(graph: nx.DiGraph, body: tuple[Stmt, ...], path: Path, role: str, parent: Path | None) -> str:
-    """Adds the statements of a block; gives the key of the block."""
+def _block(
+    graph: nx.DiGraph, body: tuple[Stmt, ...], path: Path, role: str, parent: Path | None
+) -> tuple[str, Effects]:
+    """Adds the statements of a block; gives the key of the block and its effects."""
     done: list[tuple[Path, Effects, str]] = []
+    total = NOTHING
     for x, stmt in enumerate(body):
-        here, own = path / x, effects(stmt)
+        here, label = path / x, head(stmt)
         graph.add_node(here)
         inner = [_block(graph, *block, here) for block in _blocks(stmt, here, role)]
+        own = around(stmt, _join(e for _, e in inner)) if isinstance(stmt, If | For | Loop) else effects(stmt)
         before = [(p, k) for p, e, k in done if not commute(e, own)]
-        label = print_stmts((stmt,)).split("\n", 1)[0]
-        key = _digest([label, *inner, "after", *sorted(k for _, k in before)])
+        key = _digest([label, *(k for k, _ in inner), "after", *sorted(k for _, k in before)])
         graph.nodes[here].update(event=Event(here, role, label, stmt.span, key), label=label, role=role)
         if parent is not None:
             graph.add_edge(parent, here, kind="in")
         graph.add_edges_from(((p, here) for p, _ in before), kind="after")
         done.append((here, own, key))
-    return _digest(sorted(key for *_, key in done))
+        total |= own
+    return _digest(sorted(key for *_, key in done)), total
+
+
+def _join(parts: Iterable[Effects]) -> Effects:
+    result = NOTHING
+    for part in parts:
+        result |= part
+    return result
 
 
 def _blocks(stmt: Stmt, path: Path, role: str) -> Iterator[tuple[tuple[Stmt, ...], Path, str]]:
     match stmt:
         case If(condition, then, orelse):
             splits = role == EVERYONE and any(n == Name("warpgroup") for n in walk(condition))
-            label = print_stmts((stmt,)).split("\n", 1)[0].removeprefix("if ").removesuffix(":")
+            label = print_expr(condition)
             yield then, path / "then", label if splits else role
             yield orelse, path / "orelse", f"not {label}" if splits else role
         case For(_, _, _, body) | Loop(body):
             yield body, path / "body", role
         case _:
             pass
+
+
+def head(stmt: Stmt) -> str:
+    """The first line of a statement's text."""
+    match stmt:
+        case If():
+            return f"if {print_expr(stmt.condition)}:"
+        case For() | Loop():
+            return print_stmts((replace(stmt, body=()),)).split("\n", 1)[0]
+        case _:
+            return print_stmts((stmt,))
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -143,23 +161,17 @@ def _at(node: Node) -> Span:
     return node.span
 
 
-def _innermost(found: list[Event]) -> list[Event]:
-    """Without events that differ only because something inside or before them does."""
-    return [e for e in found if not any(o is not e and o.path.is_below(e.path) for o in found)]
-
-
-def _pairs(missing: list[Event], extra: list[Event]) -> Iterator[Diagnostic]:
-    """One fault for each statement that only one side has; a chain of followers is named by its first."""
-    labels = Counter((e.role, e.label) for e in extra)
-    gone = [e for e in missing if not labels[e.role, e.label]]
-    ours = Counter((e.role, e.label) for e in missing)
-    new = [e for e in extra if not ours[e.role, e.label]]
-    for event in new:
-        note = (Note("the source has this here", gone[0].span),) if gone else ()
-        yield Diagnostic("CU270", f"`{event.label}` is not in the source", event.span, note)
-    if not new:
-        for event in gone:
-            yield Diagnostic("CU270", f"`{event.label}` of the source is missing", event.span)
-    if not new and not gone and (extra or missing):
-        event = (extra or missing)[0]
-        yield Diagnostic("CU270", f"`{event.label}` has another place than in the source", event.span)
+def _differing(source: list[Event], target: list[Event]) -> Iterator[Diagnostic]:
+    """One fault for each statement that only one side has at its place."""
+    lines = [[(e.role, len(e.path.steps), e.label) for e in side] for side in (source, target)]
+    for kind, a, a_end, b, b_end in SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        instead = tuple(Note("the source has this here", e.span) for e in source[a:a_end])
+        yield from (
+            Diagnostic("CU270", f"`{e.label}` is not at this place in the source", e.span, instead)
+            for e in target[b:b_end]
+        )
+        if kind == "delete":
+            gone = source[a:a_end]
+            yield from (Diagnostic("CU270", f"`{e.label}` of the source is missing", e.span) for e in gone)

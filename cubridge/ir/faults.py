@@ -1,8 +1,8 @@
 """Plausible faults of a kernel, made by rule: what a judge must tell from the kernel itself.
 
 Every statement is deleted, duplicated and swapped with its neighbour; every slot, phase, count, byte number, tile index and operand
-is changed. What is by construction no change is left out: neighbours that commute trade places, a statement that reads nothing that
-it writes says the same twice. The rest is judged by the static verifier, the order engine and the value engine."""
+is changed. What is no change by construction is marked: neighbours that commute, a wait that follows itself. All others are judged
+by the static verifier, the order engine and the value engine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cubridge.ir.effects import commute, effects
+from cubridge.ir.events import head
 from cubridge.ir.nodes import (
     Assign,
     Attr,
     Barrier,
     BarrierExpect,
     BarrierInit,
+    BarrierInitFence,
     BarrierWait,
     Binary,
+    BlockSync,
     Break,
     Call,
     CopyAsync,
@@ -43,29 +46,32 @@ from cubridge.ir.nodes import (
     TensorMap,
     Tile,
     WaitGroup,
+    WgmmaFence,
     WgmmaWait,
 )  # fmt: skip
 from cubridge.ir.paths import Path, get, paths, put
-from cubridge.ir.printer import print_stmts
 from cubridge.ir.source import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kernel` is the source with `operator` applied at `path`; `span` is the place in the source that a judge should name."""
+    """`kernel` is the source with `operator` applied at `path`; `span` is the place in the source that a judge should name.
+
+    no_change: why this is the source said otherwise, by construction; None if it is not."""
 
     operator: str
     path: Path
     span: Span
     what: str
     kernel: Kernel
+    no_change: str | None = None
 
     def __str__(self) -> str:
         return f"{self.operator}: {self.what}"
 
 
 def enumerate_faults(kernel: Kernel) -> Iterator[Fault]:
-    """All faults of a kernel, in the order of the text; the same kernel is never given twice for one statement."""
+    """All faults of a kernel, in the order of the text, each once for its statement; those that are no change are marked so."""
     for block, body in _blocks(kernel):
         for x, stmt in enumerate(body):
             seen: list[Kernel] = [kernel]
@@ -105,37 +111,45 @@ def _with_block(kernel: Kernel, block: Path, body: tuple[Stmt, ...]) -> Kernel:
     return changed
 
 
-def _head(stmt: Stmt) -> str:
-    return print_stmts((stmt,)).split("\n", 1)[0]
-
-
 # ---- statements ------------------------------------------------------------------------------------------------------
 
 
 def _at_statement(kernel: Kernel, block: Path, body: tuple[Stmt, ...], x: int, stmt: Stmt) -> Iterator[Fault]:
     before, after = body[:x], body[x + 1 :]
-    path, text = block / x, _head(stmt)
+    path, text = block / x, head(stmt)
 
-    def fault(operator: str, changed: tuple[Stmt, ...], what: str = text) -> Fault:
-        return Fault(operator, path, stmt.span, what, _with_block(kernel, block, changed))
+    def fault(operator: str, changed: tuple[Stmt, ...], what: str = text, no_change: str | None = None) -> Fault:
+        return Fault(operator, path, stmt.span, what, _with_block(kernel, block, changed), no_change)
 
     yield fault("delete", before + after)
-    if not _says_the_same_twice(stmt):
-        yield fault("duplicate", (*before, stmt, stmt, *after))
-    if after and not commute(effects(stmt), effects(after[0])):
-        yield fault("swap with next", (*before, after[0], stmt, *after[1:]), f"{text}  <->  {_head(after[0])}")
+    if not isinstance(stmt, If | For | Loop | Break):
+        yield fault("duplicate", (*before, stmt, stmt, *after), no_change=_said_twice(stmt))
+    if after:
+        reason = "neighbours that commute" if commute(effects(stmt), effects(after[0])) else None
+        yield fault("swap with next", (*before, after[0], stmt, *after[1:]), f"{text}  <->  {head(after[0])}", reason)
     for operator, changed in _changed(kernel, stmt):
-        yield fault(operator, (*before, changed, *after), _head(changed))
+        yield fault(operator, (*before, changed, *after), head(changed), _same_number(kernel, stmt, changed))
 
 
-def _says_the_same_twice(stmt: Stmt) -> bool:
-    """An assignment or declaration that does not read what it writes; control flow is not duplicated either."""
+def _said_twice(stmt: Stmt) -> str | None:
+    """Why a statement that follows itself adds nothing, if it does not."""
     match stmt:
-        case Assign() | RegisterTile():
-            own = effects(stmt)
-            return not own.writes & own.reads
+        case WaitGroup() | WgmmaWait() | WgmmaFence() | BlockSync() | BarrierInitFence():
+            return "a wait or fence that follows itself"
+        case Assign() | RegisterTile() if not effects(stmt).writes & effects(stmt).reads:
+            return "an assignment that does not read what it writes"
         case _:
-            return isinstance(stmt, If | For | Loop | Break)
+            return None
+
+
+def _same_number(kernel: Kernel, stmt: Stmt, changed: Stmt) -> str | None:
+    """Why a change of a byte count gives the same count, if it does."""
+    match stmt, changed:
+        case BarrierExpect(_, Call("bytes", (Attr(_, a),))), BarrierExpect(_, Call("bytes", (Attr(_, b),))) if a != b:
+            types = {f.name: f.type for f in kernel.shared}
+            return "tiles of the same size" if types[a] == types[b] else None
+        case _:
+            return None
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------

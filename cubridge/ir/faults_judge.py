@@ -31,6 +31,7 @@ class Verdict(StrEnum):
     CAUGHT = "caught"
     EQUIVALENT = "equivalent"
     MISSED = "missed"
+    NO_CHANGE = "no change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ def make_judge(kernel: Kernel, launch_values: dict[str, int | float] | None = No
 
 def judge_fault(judge: Judge, fault: Fault) -> Judgement:
     """Who catches a fault; or why it is harmless: the same events, or events that give every tile the same life."""
+    if fault.no_change is not None:
+        return Judgement(fault, Verdict.NO_CHANGE, reason=fault.no_change)
     caught = _first(verify(fault.kernel))
     if caught is not None:
         return Judgement(fault, Verdict.CAUGHT, "verify", caught)

@@ -32,10 +32,10 @@ def deadlock(machine: Machine[Any]) -> Diagnostic:
     for agent in machine.agents:
         if not agent.done:
             groups.setdefault((agent.pc, _waits_for(machine, agent)), []).append(agent)
-    lines = [(_labels(agents), what, machine.code[pc].stmt) for (pc, what), agents in groups.items()]
+    lines = [(_wait(agents), what, machine.code[pc].stmt) for (pc, what), agents in groups.items()]
     (who, what, stmt), *others = lines
-    notes = [Note(f"{w} waits for {x}", s.span) for w, x, s in others]
-    return Diagnostic("CU250", f"deadlock: {who} waits for {what}", stmt.span, (*notes, *_sources(machine, stmt)))
+    notes = [Note(f"{w} {x}", s.span) for w, x, s in others]
+    return Diagnostic("CU250", f"deadlock: {who} {what}", stmt.span, (*notes, *_sources(machine, stmt)))
 
 
 def _waits_for(machine: Machine[Any], agent: Agent) -> str:
@@ -82,6 +82,8 @@ def _object(expr: Expr) -> str:
     return f"smem.{base.name}" if isinstance(base, Attr) else ""
 
 
-def _labels(agents: Sequence[Agent]) -> str:
+def _wait(agents: Sequence[Agent]) -> str:
     names = [agent.label for agent in agents]
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1].removeprefix('warp ')}"
+    if len(names) == 1:
+        return f"{names[0]} waits for"
+    return f"{names[0].replace('warp ', 'warps ')} to {names[-1].removeprefix('warp ')} wait for"
