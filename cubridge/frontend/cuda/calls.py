@@ -60,6 +60,8 @@ class Calls(Expressions):
         place = self.place(call.span)
         if call.receiver is not None:
             return self._method(call, self.value(call.receiver))
+        if self.context.program.macro(call.fn) is not None:
+            raise refusal(f"the macro `{call.fn}` has no CuIR meaning", place)
         overloads = self.context.program.functions.get(call.fn)
         if overloads is None:
             return self._builtin(call)

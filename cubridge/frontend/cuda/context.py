@@ -19,6 +19,9 @@ from cubridge.ir.source import Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.ir.types import Axis
 
+THREADS: Final = "CU427"
+"""Code of thread tests outside the idioms."""
+
 STRUCTURE: Final = "CU429"
 """Code of a kernel that lacks a part."""
 

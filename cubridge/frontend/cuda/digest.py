@@ -62,6 +62,15 @@ class Digests:
         text = entity.reader.text
         own = {entity.name, *_declared_names(node, text)}
         yield from self._normalised(self._tokens(node, text), own, entity.name)
+        if isinstance(entity, FunctionText):
+            yield from self._assertions(text)
+
+    def _assertions(self, text: ParsedText) -> Iterator[str]:
+        """What the file of a helper asserts of the instantiation: a helper is proved under it."""
+        for owner, node, _ in self.program.assertions:
+            condition = node.child_by_field_name("condition")
+            if owner is text and condition is not None:
+                yield from self._normalised(self._tokens(condition, text), set(), "")
 
     def _tokens(self, node: Node, text: ParsedText) -> list[str]:
         """Tokens of a node, with string macros in place of what masks them."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from cubridge.frontend.cuda.captured import captured_indices
 from cubridge.frontend.cuda.context import Context
+from cubridge.frontend.cuda.inlining import has_effect
 from cubridge.frontend.cuda.numbers import binary, common_type, convert, float_literal, literal, negate, negative, truth
 from cubridge.frontend.cuda.signs import Facts
 from cubridge.frontend.cuda.syntax import (
@@ -42,6 +43,7 @@ from cubridge.frontend.cuda.values import (
     Plumbing,
     Pointer,
     Poisoned,
+    Reference,
     Scalar,
     Scope,
     Thing,
@@ -73,10 +75,15 @@ class Expressions(ABC):
         self.names = Names()
         self.site: Span | None = None
         self.loops: tuple[Axis, ...] = ()
+        self.expanding: set[str] = set()
 
     @abstractmethod
     def call(self, call: CallOf) -> Value | None:
         """The value of a call, None if it has none; statements that it stands for are appended."""
+
+    @abstractmethod
+    def has_value(self, local: str) -> bool:
+        """Has this CuIR local been written?"""
 
     def place(self, span: Span) -> Span:
         return self.site or span
@@ -150,7 +157,7 @@ class Expressions(ABC):
             case Infix(op, left, right):
                 return self._infix(op, left, right, expr.span)
             case Ternary(condition, then, other):
-                return self._select(self.condition(condition), self.scalar(then), self.scalar(other), place)
+                return self.select(self.condition(condition), self.scalar(then), self.scalar(other), place)
             case Cast(type, operand):
                 return self._cast(type, operand, expr.span)
             case Braces(type, items):
@@ -171,9 +178,13 @@ class Expressions(ABC):
     def _identifier(self, name: str, span: Span) -> Value:
         found = self.names.find(name)
         place = self.place(span)
+        if isinstance(found, Reference):
+            found = self._referred(found, name, place)
         if isinstance(found, Failed):
             raise Poisoned
         if isinstance(found, Scalar):
+            if isinstance(found.expr, Name) and not self.has_value(found.expr.id):
+                raise refusal(f"`{name}` is read before it is written", place)
             return replace(found, expr=replace(found.expr, span=place))
         if found is not None:
             return found
@@ -184,31 +195,53 @@ class Expressions(ABC):
             return Scalar(Name(NUMBERS[name], span=place), DType.F32)
         raise refusal(f"`{name}` is not declared", place)
 
+    def _referred(self, reference: Reference, name: str, place: Span) -> Value:
+        reference.uses += 1
+        if reference.stale:
+            raise refusal(
+                f"what subscripts `{name}` has changed since it was declared",
+                place,
+                help="name the object where it is used",
+            )
+        return reference.value
+
+    def place_of(self, target: CExpr) -> Value:
+        """What an assignment writes to; a local needs no value yet."""
+        found = self.names.find(target.name) if isinstance(target, Ident) else None
+        return found if isinstance(found, Scalar) else self.value(target)
+
     def _constant(self, name: str, span: Span) -> Value:
         """Integers keep their name, so that CuIR shows it; floats are their value."""
         place = self.place(span)
         constants = self.context.constants
-        definition = constants.definition(name, place)
         declared = self.context.program.constants.get(name)
         if declared is not None and declared.type.name == "float":
             return Scalar(float_literal(float(constants.value(name, place)), place), DType.F32)
-        if isinstance(definition, CallOf) or (
-            isinstance(definition, Prefix) and isinstance(definition.operand, CallOf)
-        ):
-            return self.value(definition)
-        number = constants.value(name, place)
+        number = constants.number(name)
+        if number is None:
+            return self._expanded(name, place)
         if isinstance(number, bool):
             return Scalar(BoolLit(number, span=place), DType.BOOL)
         if isinstance(number, int):
             return Scalar(constants.use(name, place), DType.I32)
         return Scalar(float_literal(number, place), DType.F32)
 
+    def _expanded(self, name: str, place: Span) -> Value:
+        """A macro that is an expression, where it is used."""
+        if name in self.expanding:
+            raise refusal(f"`{name}` is defined by itself", place)
+        self.expanding.add(name)
+        try:
+            return self.value(self.context.constants.definition(name, place))
+        finally:
+            self.expanding.discard(name)
+
     # ---- members and subscripts --------------------------------------------------------------------------------------
 
     def _member(self, base: CExpr, name: str, span: Span) -> Value:
         place = self.place(span)
         if isinstance(base, Ident) and (base.name, name) in COORDINATES and self.names.find(base.name) is None:
-            return Scalar(Name(COORDINATES[base.name, name], span=place), DType.I32)
+            return self.coordinate(COORDINATES[base.name, name], place)
         owner = self.value(base)
         match owner:
             case Scope(Kind.PARAMS):
@@ -223,6 +256,10 @@ class Expressions(ABC):
                 return self._thing_member(made, kind, name, span)
             case _:
                 raise refusal(f"{describe(owner)} has no field `{name}` here", place)
+
+    def coordinate(self, name: str, place: Span) -> Scalar:
+        """Where a thread or block is."""
+        return Scalar(Name(name, span=place), DType.I32)
 
     def _param(self, name: str, span: Span) -> Value:
         place = self.place(span)
@@ -312,6 +349,8 @@ class Expressions(ABC):
             given = self._present(pointer, span)
             return given if op == "!=" else negate(given, place)
         a, b = self.value(left), self.value(right)
+        if op in ("&&", "||") and isinstance(b, Scalar) and has_effect(b.expr):
+            raise refusal(f"`{op}` computes both sides in CuIR, and this one changes memory", place)
         if op == "+" and isinstance(a, Pointer) and isinstance(a.param.value, CounterAddress) and a.offset is None:
             return replace(a, offset=self.as_scalar(b, span))
         if isinstance(a, Pointer | View) or isinstance(b, Pointer | View):
@@ -321,7 +360,9 @@ class Expressions(ABC):
     def _present(self, pointer: Pointer, span: Span) -> Scalar:
         return Scalar(Call("present", (pointer.expr,), span=self.place(span)), DType.BOOL)
 
-    def _select(self, condition: Scalar, then: Scalar, other: Scalar, place: Span) -> Scalar:
+    def select(self, condition: Scalar, then: Scalar, other: Scalar, place: Span) -> Scalar:
+        if has_effect(then.expr) or has_effect(other.expr):
+            raise refusal("a selection computes both ways, and this one changes memory", place)
         dtype = then.dtype if then.dtype == other.dtype else common_type(then, other)
         a, b = convert(then, dtype, place), convert(other, dtype, place)
         return Scalar(

@@ -1,17 +1,16 @@
-"""What putting a function's body in place of its call must respect: parameters it assigns, state it writes."""
+"""What statements write and expressions read: what putting a body in place of its call must respect."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from cubridge.frontend.cuda.syntax import Assignment, Block, CStmt, Evaluate, ForLoop, Ident, IfElse, WhileLoop
-from cubridge.frontend.cuda.values import Scalar, Value
+from cubridge.frontend.cuda.values import Address, Thing, Value, View
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.nodes import (
     REGIONS,
     Assign,
     Attr,
+    Call,
     Cast,
     Expr,
     For,
@@ -26,42 +25,9 @@ from cubridge.ir.nodes import (
     Zero,
 )
 from cubridge.ir.source import Span
-from cubridge.ir.walk import children
+from cubridge.ir.walk import children, walk
 
 _MAX_NOTES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Inlined:
-    """A body that is put in place of a call."""
-
-    body: CStmt
-
-    @property
-    def assigned(self) -> frozenset[str]:
-        """Names that it assigns after their declaration."""
-        return frozenset(_assigned(self.body))
-
-
-def _assigned(statement: CStmt) -> Iterator[str]:
-    match statement:
-        case Evaluate(Assignment(Ident(name), _, _)):
-            yield name
-        case Block(body):
-            for part in body:
-                yield from _assigned(part)
-        case IfElse(_, then, orelse):
-            yield from _assigned(then)
-            if orelse is not None:
-                yield from _assigned(orelse)
-        case ForLoop(_, _, step, body):
-            if isinstance(step, Assignment) and isinstance(step.target, Ident):
-                yield step.target.name
-            yield from _assigned(body)
-        case WhileLoop(_, body):
-            yield from _assigned(body)
-        case _:
-            pass
 
 
 def written(statements: Iterable[Stmt]) -> frozenset[Expr]:
@@ -102,17 +68,45 @@ def root(expr: Expr) -> Expr:
             return expr
 
 
-def reads(value: Value, touched: frozenset[Expr]) -> bool:
-    """Does an argument that was put in read any of these?"""
-    if not touched or not isinstance(value, Scalar):
+def reads(expr: Expr, touched: frozenset[Expr]) -> bool:
+    """Does an expression read any of these?"""
+    if not touched:
         return False
-    return _reads(value.expr, touched)
-
-
-def _reads(expr: Expr, touched: frozenset[Expr]) -> bool:
     if expr in touched or (isinstance(expr, Attr) and root(expr) in touched):
         return True
-    return any(_reads(c, touched) for c in children(expr) if isinstance(c, Expr))
+    return any(reads(c, touched) for c in children(expr) if isinstance(c, Expr))
+
+
+def roots(expr: Expr) -> frozenset[Expr]:
+    """The locals and fields that an expression reads."""
+    return frozenset(root(node) for node in walk(expr) if isinstance(node, Name | Attr))
+
+
+def moves(value: Value, touched: frozenset[Expr]) -> bool:
+    """Does a name for an object now stand for another one, because what subscripts it was written?"""
+    match value:
+        case Thing(made) | View(made):
+            return any(reads(x, touched) for x in _subscripts(made))
+        case Address(of):
+            return moves(of, touched)
+        case _:
+            return False
+
+
+def _subscripts(expr: Expr) -> Iterator[Expr]:
+    match expr:
+        case Index(base, indices):
+            yield from indices
+            yield from _subscripts(base)
+        case Attr(base, _):
+            yield from _subscripts(base)
+        case _:
+            pass
+
+
+def has_effect(expr: Expr) -> bool:
+    """Does computing it change memory?"""
+    return any(isinstance(node, Call) and node.fn == "atomic_add" for node in walk(expr))
 
 
 def collapsed(name: str, place: Span, faults: Sequence[Diagnostic]) -> Diagnostic:
@@ -120,5 +114,5 @@ def collapsed(name: str, place: Span, faults: Sequence[Diagnostic]) -> Diagnosti
     notes = tuple(Note(f.message, f.span) for f in faults[:_MAX_NOTES] if f.span != place)
     reason = faults[0].message
     return Diagnostic(
-        "CU423", f"`{name}` has no CuIR meaning: {reason}", place, notes or faults[0].notes, faults[0].help
+        faults[0].code, f"`{name}` has no CuIR meaning: {reason}", place, notes or faults[0].notes, faults[0].help
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cubridge.frontend.cuda.checks import assertion_faults, contract_faults, text_faults
 from cubridge.frontend.cuda.context import Context, read_context
 from cubridge.frontend.cuda.fields import param_fields, row_fields, shared_fields, tile_fields
 from cubridge.frontend.cuda.geometry import table_expr
@@ -48,7 +49,7 @@ def lift(
 
 def _kernel(context: Context) -> Kernel:
     facts = Facts(context.constants.number, definitions=context.definitions(), upper=_work_bound(context))
-    faults: list[Diagnostic] = []
+    faults: list[Diagnostic] = [*text_faults(context.program), *assertion_faults(context)]
     regions: list[Function] = []
     for name, function in context.regions.items():
         region, found = lift_region(name, function, context, facts)
@@ -68,7 +69,7 @@ def _kernel(context: Context) -> Kernel:
     rows = context.fragment_rows
     head = context.kernel.head_span
     params, shared, tile_state, row_state = fields
-    return Kernel(
+    kernel = Kernel(
         name=context.kernel.name,
         arch=context.contract.arch,
         threads=body.scalar(threads[0]).expr,
@@ -84,6 +85,10 @@ def _kernel(context: Context) -> Kernel:
         body=tuple(body.out),
         span=context.kernel.span,
     )
+    misfits = _unique(list(contract_faults(kernel, context.contract, context.instance)))
+    if misfits:
+        raise CuError(*misfits)
+    return kernel
 
 
 def _all_fields(

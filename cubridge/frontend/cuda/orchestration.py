@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from cubridge.frontend.cuda.affine import plus_one
-from cubridge.frontend.cuda.context import Context
+from cubridge.frontend.cuda.bodies import Bodies
+from cubridge.frontend.cuda.context import THREADS, Context
 from cubridge.frontend.cuda.geometry import fragment_columns, register_tile
-from cubridge.frontend.cuda.inlining import Inlined, root, written
+from cubridge.frontend.cuda.inlining import roots, written
 from cubridge.frontend.cuda.loops import steps_by_one
 from cubridge.frontend.cuda.numbers import NEGATED, convert, negate
 from cubridge.frontend.cuda.regions import RESERVED
 from cubridge.frontend.cuda.signs import Facts
-from cubridge.frontend.cuda.statements import Statements
 from cubridge.frontend.cuda.syntax import (
     Block,
     BreakLoop,
@@ -30,6 +30,7 @@ from cubridge.frontend.cuda.syntax import (
     Return,
     Truth,
     WhileLoop,
+    assigned_names,
 )  # fmt: skip
 from cubridge.frontend.cuda.values import (
     Fragment,
@@ -62,13 +63,10 @@ from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import children
 
-THREADS: Final = "CU427"
-"""Code of thread tests outside the idioms."""
-
 _COORDINATES: Final = frozenset(("thread", "warpgroup", "consumer", "block_x", "block_y", "block_z", "grid_x"))
 
 
-class KernelLifter(Statements):
+class KernelLifter(Bodies):
     """Lifts the body of the kernel."""
 
     def __init__(self, context: Context, facts: Facts) -> None:
@@ -76,6 +74,8 @@ class KernelLifter(Statements):
         self.names.taken |= RESERVED | _COORDINATES
         parameter = context.kernel.params[0]
         self.names.values[parameter.name] = Scope(Kind.PARAMS)
+        self.exits = frozenset((Return,))
+        self.breaks = False
 
     def is_alias(self, value: Scalar) -> bool:
         return False
@@ -95,7 +95,7 @@ class KernelLifter(Statements):
                 message = f"the macro `{call.fn}` is not the one that was proved"
                 raise CuError(Diagnostic("CU424", message, self.place(call.span), (note,)))
             case _:
-                raise refusal(f"the macro `{call.fn}` has no CuIR meaning", self.place(call.span))
+                return super().call(call)
 
     def _shared(self, type_name: str, name: str, call: CallOf) -> None:
         struct = self.context.program.structs.get(type_name)
@@ -153,13 +153,12 @@ class KernelLifter(Statements):
         outer = self.names
         self.names = Names(outer)
         self.run(loop.init)
-        step = () if loop.step is None else (Evaluate(loop.step, span=loop.step.span),)
-        self._endless(loop.condition, loop.body, step, loop.span)
+        self._endless(loop.condition, loop.body, loop.step, loop.span)
         self.names = outer
 
     def _counts(self, name: str, stop: CExpr, body: CStmt) -> bool:
         """Is the counter written by the loop's head alone?"""
-        changed = Inlined(body).assigned
+        changed = assigned_names(body)
         return name not in changed and not (isinstance(stop, Ident) and stop.name in changed)
 
     def _counting(self, name: str, start: CExpr, stop: CExpr, inclusive: bool, loop: ForLoop) -> None:
@@ -170,25 +169,35 @@ class KernelLifter(Statements):
         self.names = Names(outer)
         made = Name(self.names.fresh(name), span=self.place(loop.init[0].span))
         self.names.values[name] = Scalar(made, first.dtype)
-        body = self.collect(loop.body)
+        body = self._loop_body(loop.body, breaks=False)
         self.names = outer
-        if root(end) in written(body):
-            raise refusal("the loop changes its own bound", place)
+        if written(body) & {made, *roots(end)}:
+            raise refusal("the loop changes its own counter or bound", place)
         self.emit(For(made.id, first.expr, end, body, span=place))
 
     def while_loop(self, loop: WhileLoop) -> None:
-        self._endless(loop.condition, loop.body, (), loop.span)
+        self._endless(loop.condition, loop.body, None, loop.span)
 
-    def _endless(self, condition: CExpr | None, body: CStmt, step: Sequence[CStmt], span: Span) -> None:
-        """`while True`, left where the condition fails."""
-        outer, self.out = self.out, []
+    def _endless(self, condition: CExpr | None, body: CStmt, step: CExpr | None, span: Span) -> None:
+        """`while True`, left where the condition fails; the step comes last, also behind `continue`."""
+        made: list[Stmt] = []
         if condition is not None and condition != Truth(True):
             place = self.place(condition.span)
-            self.emit(If(_not(self.condition(condition), place), (Break(span=place),), span=place))
-        inner = body.body if isinstance(body, Block) else (body,)
-        self.block(Block((*inner, *step)))
-        made, self.out = tuple(self.out), outer
-        self.emit(Loop(made, span=self.place(span)))
+            made.append(If(_not(self.condition(condition), place), (Break(span=place),), span=place))
+        made += self._loop_body(body, breaks=True)
+        if step is not None:
+            made += self.collect(Evaluate(step, span=step.span))
+        self.emit(Loop(tuple(made), span=self.place(span)))
+
+    def _loop_body(self, body: CStmt, *, breaks: bool) -> tuple[Stmt, ...]:
+        """The statements of a loop. A name for an object from outside must mean the same in every round."""
+        outside = [(r, r.uses) for r in self.names.references() if not r.stale]
+        outer, self.breaks = self.breaks, breaks
+        made = self.collect(body, frozenset((ContinueLoop,)))
+        self.breaks = outer
+        if any(r.stale and r.uses > uses for r, uses in outside):
+            raise refusal("the loop changes what subscripts an object that was named outside", self.place(body.span))
+        return made
 
     def branch(self, branch: IfElse, rest: Sequence[CStmt]) -> bool:
         place = self.place(branch.span)
@@ -198,9 +207,9 @@ class KernelLifter(Statements):
             if chosen is not None:
                 self.block(chosen)
             return False
-        if branch.orelse is None and isinstance(branch.then, Block) and branch.then.body in _SKIPS:
+        if self.skips_rest(branch):
             skipped = _not(condition, place)
-            self.emit(If(skipped, self.collect(Block(tuple(rest))), span=place))
+            self.emit(If(skipped, self.collect(Block(tuple(rest)), self.exits), span=place))
             return True
         orelse = () if branch.orelse is None else self.collect(branch.orelse)
         self.emit(If(condition.expr, self.collect(branch.then), orelse, span=place))
@@ -209,16 +218,14 @@ class KernelLifter(Statements):
     def leave(self, statement: CStmt) -> None:
         place = self.place(statement.span)
         match statement:
-            case BreakLoop():
+            case BreakLoop() if self.breaks:
                 self.emit(Break(span=place))
+            case BreakLoop():
+                raise refusal("`break` leaves only a loop that does not count", place)
             case Return(None):
-                raise refusal("`return` must end a branch that holds nothing else", place)
+                raise refusal("`return` must stand alone in a branch at the outer level of a body", place)
             case _:
-                raise refusal("no CuIR meaning here", place)
-
-
-_SKIPS: Final = ((ContinueLoop(),), (Return(None),))
-"""Bodies of a branch that skips what follows."""
+                raise refusal("`continue` must stand alone in a branch at the outer level of a loop", place)
 
 
 def _not(condition: Scalar, place: Span) -> Expr:

@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from cubridge.frontend.cuda.affine import has_anchor
-from cubridge.frontend.cuda.context import KV_RANGE, STRUCTURE, Context
+from cubridge.frontend.cuda.bodies import Bodies
+from cubridge.frontend.cuda.context import KV_RANGE, STRUCTURE, THREADS, Context
 from cubridge.frontend.cuda.expressions import DISSOLVE
-from cubridge.frontend.cuda.inlining import Inlined
 from cubridge.frontend.cuda.loops import counted
 from cubridge.frontend.cuda.numbers import convert, negate
 from cubridge.frontend.cuda.signs import NATURAL_FIELDS, Facts
-from cubridge.frontend.cuda.statements import Statements
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import (
     Assignment,
@@ -31,6 +30,7 @@ from cubridge.frontend.cuda.syntax import (
     Parameter,
     Return,
     WhileLoop,
+    assigned_names,
 )  # fmt: skip
 from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
@@ -46,7 +46,19 @@ from cubridge.frontend.cuda.values import (
     refusal,
 )  # fmt: skip
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import NAMED_CONSTANTS, REGIONS, SIZES, Call, Expr, Function, If, Name
+from cubridge.ir.nodes import (
+    NAMED_CONSTANTS,
+    REGIONS,
+    SIZES,
+    Assign,
+    Call,
+    Expr,
+    Function,
+    If,
+    Name,
+    RegionCall,
+    Stmt,
+)
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
 
@@ -60,7 +72,7 @@ _SCOPES: Final = {"tile": Kind.TILE, "row": Kind.ROW, "keys": Kind.KEYS}
 NATURAL_ARGUMENTS: Final = frozenset(("t", "work"))
 
 
-class RegionLifter(Statements):
+class RegionLifter(Bodies):
     """Lifts one region function, or the schedule."""
 
     def __init__(self, context: Context, facts: Facts) -> None:
@@ -77,6 +89,17 @@ class RegionLifter(Statements):
         super().write(target, old, new, place)
 
     # ---- loops -------------------------------------------------------------------------------------------------------
+
+    def emit(self, statement: Stmt) -> None:
+        allowed = isinstance(statement, Assign | If) or (self.is_schedule and isinstance(statement, RegionCall))
+        if not allowed:
+            raise refusal("this has no meaning in a region: regions compute values", statement.span)
+        super().emit(statement)
+
+    def coordinate(self, name: str, place: Span) -> Scalar:
+        if not (self.is_schedule and name.startswith("block")):
+            raise refusal("a region knows rows and keys, not threads", place, THREADS)
+        return super().coordinate(name, place)
 
     def for_loop(self, loop: ForLoop) -> None:
         place = self.place(loop.span)
@@ -104,10 +127,10 @@ class RegionLifter(Statements):
     def branch(self, branch: IfElse, rest: Sequence[CStmt]) -> bool:
         place = self.place(branch.span)
         condition = self.condition(branch.condition)
-        if _returns(branch.then) and branch.orelse is None and not self.loops:
+        if self.skips_rest(branch):
             vote = negate(condition, place)
             if _is_vote(vote.expr):
-                self.emit(If(vote.expr, self.collect(Block(tuple(rest))), span=place))
+                self.emit(If(vote.expr, self.collect(Block(tuple(rest)), self.exits), span=place))
                 return True
         if _is_vote(condition.expr) and branch.orelse is None and not self.loops:
             self.emit(If(condition.expr, self.collect(branch.then), span=place))
@@ -122,7 +145,7 @@ class RegionLifter(Statements):
             case Block((Evaluate(Assignment(target, "=", value)),)), None:
                 old = self.as_scalar(self.value(target), target.span)
                 new = convert(self.scalar(value), old.dtype, place)
-                self.write(target, old, self._select(condition, new, old, place), place)
+                self.write(target, old, self.select(condition, new, old, place), place)
             case _:
                 raise refusal("a branch in a region must be `any_lane`, or one assignment", place)
 
@@ -223,7 +246,8 @@ def lift_schedule(context: Context, facts: Facts) -> tuple[Function | None, list
 
 def _lift_body(lifter: RegionLifter, function: FunctionText, gives_value: bool) -> None:
     body = function.body()
-    lifter.assigned = Inlined(body).assigned
+    lifter.assigned = assigned_names(body)
+    lifter.exits = frozenset((Return,))
     try:
         if gives_value:
             lifter.value_body(function, body)

@@ -1,4 +1,4 @@
-"""Statements that mean the same everywhere: declarations, assignments, asm, calls, and bodies put in place of calls."""
+"""Statements that mean the same everywhere: declarations, assignments, asm and calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Final
 from cubridge.frontend.cuda.calls import Calls
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.expressions import DISSOLVE
-from cubridge.frontend.cuda.inlining import Inlined, collapsed, reads, written
+from cubridge.frontend.cuda.inlining import moves, written
 from cubridge.frontend.cuda.numbers import binary, convert
 from cubridge.frontend.cuda.signs import Facts, is_natural
-from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import (
     Asm,
     Assignment,
@@ -21,8 +20,8 @@ from cubridge.frontend.cuda.syntax import (
     Braces,
     CallOf,
     CExpr,
+    ContinueLoop,
     CStmt,
-    CType,
     Declare,
     Evaluate,
     ForLoop,
@@ -35,6 +34,7 @@ from cubridge.frontend.cuda.syntax import (
 )  # fmt: skip
 from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
+    SCOPE_NAMES,
     Address,
     Built,
     Failed,
@@ -42,6 +42,7 @@ from cubridge.frontend.cuda.values import (
     LaneIndex,
     Names,
     Poisoned,
+    Reference,
     Scalar,
     Scope,
     Thing,
@@ -54,14 +55,17 @@ from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import OPS, Assign, Attr, Call, Expr, IntLit, Name, Stmt
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
+from cubridge.ir.walk import field_names
 
-MAX_INLINING: Final = 20
 _ACCESSORS: Final = ("i", "j", "e")
 
 
 class Statements(Calls):
-    """Lifts statements one by one, going on after a fault. `declared_in`: CuIR local -> the loops around its declaration.
-    `assigned`: C names that the function assigns after their declaration. `valued`: CuIR locals that have a value."""
+    """Lifts statements one by one, going on after a fault.
+
+    `declared_in`: CuIR local -> the loops around its declaration. `valued`: CuIR locals that have a value. `assigned`: C names that
+    the function assigns after their declaration. `exits`: statements that here do no more than skip the rest of the sequence,
+    `return` at the outer level of a body, `continue` at that of a loop."""
 
     def __init__(self, context: Context, facts: Facts) -> None:
         super().__init__(context, facts)
@@ -69,7 +73,7 @@ class Statements(Calls):
         self.declared_in: dict[str, tuple[Axis, ...]] = {}
         self.assigned: frozenset[str] = frozenset()
         self.valued: set[str] = set()
-        self.depth = 0
+        self.exits: frozenset[type[CStmt]] = frozenset()
 
     # ---- what regions and kernels do differently ---------------------------------------------------------------------
 
@@ -94,6 +98,9 @@ class Statements(Calls):
     def leave(self, statement: CStmt) -> None:
         """`break`, `continue`, `return`."""
 
+    def has_value(self, local: str) -> bool:
+        return local not in self.declared_in or local in self.valued
+
     def is_alias(self, value: Scalar) -> bool:
         """Is a local that keeps this value just another name for it?"""
         return isinstance(value.expr, Name) and value.expr.id in _ACCESSORS
@@ -105,19 +112,35 @@ class Statements(Calls):
             if self._guarded(statement, statements[at + 1 :]):
                 return
 
-    def block(self, body: CStmt) -> None:
+    def block(self, body: CStmt, exits: frozenset[type[CStmt]] = frozenset()) -> None:
         """A statement in a scope of its own."""
-        outer = self.names
-        self.names = Names(outer)
+        outer = self.names, self.exits
+        self.names, self.exits = Names(self.names), exits
         self.run(body.body if isinstance(body, Block) else (body,))
-        self.names = outer
+        self.names, self.exits = outer
 
-    def collect(self, body: CStmt) -> tuple[Stmt, ...]:
+    def collect(self, body: CStmt, exits: frozenset[type[CStmt]] = frozenset()) -> tuple[Stmt, ...]:
         """The statements that a controlled statement stands for."""
         outer, self.out = self.out, []
-        self.block(body)
+        self.block(body, exits)
         made, self.out = tuple(self.out), outer
         return made
+
+    def skips_rest(self, branch: IfElse) -> bool:
+        """Is this `if (c) return;` or `if (c) continue;` where it skips the statements behind it and nothing else?"""
+        body = branch.then.body if isinstance(branch.then, Block) else (branch.then,)
+        match body:
+            case (Return(None) | ContinueLoop(),):
+                return branch.orelse is None and type(body[0]) in self.exits
+            case _:
+                return False
+
+    def emit(self, statement: Stmt) -> None:
+        super().emit(statement)
+        touched = written((statement,))
+        for reference in self.names.references():
+            if moves(reference.value, touched):
+                reference.stale = True
 
     def _guarded(self, statement: CStmt, rest: Sequence[CStmt]) -> bool:
         """Lift one statement, keeping its faults; True if it took `rest` too."""
@@ -181,7 +204,7 @@ class Statements(Calls):
     def _alias(self, declared: Declare) -> None:
         if declared.value is None:
             raise refusal("a reference to nothing", self.place(declared.span))
-        self.names.values[declared.name] = self.value(declared.value)
+        self.names.values[declared.name] = Reference(self.value(declared.value))
 
     def _scalar_local(self, declared: Declare) -> None:
         place = self.place(declared.span)
@@ -214,6 +237,8 @@ class Statements(Calls):
         value = self.value(initial)
         match value:
             case Built(kind, made):
+                if self.names.holds(Scope(kind)):
+                    raise refusal(f"a second `{SCOPE_NAMES[kind]}` beside one that is still in scope", place)
                 self.emit(Assign(Scope(kind).expr, made, span=place))
                 self.names.values[declared.name] = Scope(kind)
             case Fields():
@@ -221,7 +246,7 @@ class Statements(Calls):
             case Thing() | LaneIndex():
                 raise refusal(f"a copy of {describe(value)}", place)
             case _:
-                self.names.values[declared.name] = value
+                self.names.values[declared.name] = Reference(value)
 
     def _named_fields(self, fields: Fields, place: Span) -> Fields:
         named = Fields(fields.type)
@@ -237,9 +262,10 @@ class Statements(Calls):
         if isinstance(target, Member) and isinstance(owner := self.value(target.base), Fields):
             self._assign_field(owner, target.name, op, value, place)
             return
-        old = self.as_scalar(self.value(target), target.span)
+        old = self.as_scalar(self.place_of(target), target.span)
         new = self.scalar(value)
         if op != "=":
+            self.value(target)
             new = binary(op[:-1], old, new, place, self.facts)
         new = convert(new, old.dtype, place)
         self.write(target, old, new, place)
@@ -266,7 +292,7 @@ class Statements(Calls):
         if has != around:
             extra = ", ".join(sorted("row" if a is Axis.ROW else "column" for a in around - has)) or "element"
             raise refusal(f"written once per {extra} of a loop that does not subscript it", place, DISSOLVE)
-        if isinstance(old.expr, Name) and isinstance(target, Ident):
+        if isinstance(old.expr, Name) and old.expr.id in self.declared_in and isinstance(target, Ident):
             self.names.rebind(target.name, Scalar(old.expr, old.dtype, new.axes))
             self._learn(old.expr, new)
         self.emit(Assign(replace(old.expr, span=place), new.expr, span=place))
@@ -288,15 +314,15 @@ class Statements(Calls):
 
     def _asm(self, asm: Asm) -> None:
         place = self.place(asm.span)
-        instruction, exprs, axes = self._instruction(asm)
+        instruction, exprs, axes = self.instruction(asm)
         if instruction.result is None:
             self.emit(OPS[instruction.op](*exprs, span=place))
             return
         target = (*asm.outputs, *asm.inputs)[instruction.result].value
-        old = self.as_scalar(self.value(target), target.span)
+        old = self.as_scalar(self.place_of(target), target.span)
         self.write(target, old, Scalar(Call(instruction.op, exprs, span=place), old.dtype, axes), place)
 
-    def _instruction(self, asm: Asm) -> tuple[Instruction, tuple[Expr, ...], frozenset[Axis]]:
+    def instruction(self, asm: Asm) -> tuple[Instruction, tuple[Expr, ...], frozenset[Axis]]:
         """What an asm is, with its operands and the axes that they vary over."""
         place = self.place(asm.span)
         instruction = INSTRUCTIONS.get(normal_ptx(asm.template))
@@ -312,165 +338,16 @@ class Statements(Calls):
         if any(n >= len(operands) for n in instruction.operands):
             raise refusal("this asm has too few operands", place)
         values = [self._operand(operands[n].value) for n in instruction.operands]
+        if instruction.op in OPS and field_names(OPS[instruction.op])[:1] == ("barrier",):
+            self._check_barrier(values[0], place)
         axes = frozenset[Axis]().union(*(v.axes for v in values if isinstance(v, Scalar)))
         return instruction, tuple(self.as_expr(v, asm.span) for v in values), axes
+
+    def _check_barrier(self, value: Value, place: Span) -> None:
+        lemma = self.context.type_lemma(value.type) if isinstance(value, Thing) and not value.type.dims else None
+        if lemma is None or lemma.means != "barrier":
+            raise refusal(f"{describe(value)} in place of a barrier", place)
 
     def _operand(self, operand: CExpr) -> Value:
         value = self.value(operand)
         return value.of if isinstance(value, Address) else value
-
-    # ---- bodies in place of calls ------------------------------------------------------------------------------------
-
-    def inline(self, function: FunctionText, call: CallOf, args: Sequence[Value]) -> Value | None:
-        place = self.place(call.span)
-        if self.depth >= MAX_INLINING:
-            raise refusal(f"`{call.fn}` calls itself, or too deep", place)
-        outer = (self.names, self.site, self.depth, self.out, self.faults)
-        inside = function.file is self.context.program.file
-        self.site = self.site if inside or self.site is not None else call.span
-        self.depth += 1
-        try:
-            result = self._inlined(function, call, args)
-            faults = self.faults
-        finally:
-            made = self.out
-            self.names, self.site, self.depth, self.out, self.faults = outer
-        if faults:
-            if inside:
-                self.faults += faults
-                raise Poisoned
-            raise CuError(collapsed(call.fn, place, faults))
-        self.out += made
-        return result
-
-    def _inlined(self, function: FunctionText, call: CallOf, args: Sequence[Value]) -> Value | None:
-        """The body with its arguments put in; once more with arguments in locals if it writes what they read."""
-        body = function.body()
-        for in_locals in (False, True):
-            self.names, self.out, self.faults = Names(around=self.names), [], []
-            self._bind(function, call, args, in_locals or Inlined(body).assigned)
-            value = self._body_value(function, body)
-            touched = written(self.out)
-            if in_locals or not any(reads(a, touched) for a in args):
-                return value
-            self.names = self.names.around or self.names
-        return None
-
-    def _bind(
-        self, function: FunctionText, call: CallOf, args: Sequence[Value], in_locals: bool | frozenset[str]
-    ) -> None:
-        for parameter, argument in zip(function.template_params, call.template_args, strict=False):
-            outer, self.names = self.names, self.names.around or self.names
-            value = self.value(argument)
-            self.names = outer
-            self.names.values[parameter.name] = value
-        for parameter, value in zip(function.params, args, strict=True):
-            kind = self.resolve(parameter.type)
-            if isinstance(value, Scalar) and not kind.reference and not kind.pointers:
-                value = convert(value, self.dtype(kind, parameter.span), self.place(parameter.span))
-                if in_locals is True or (isinstance(in_locals, frozenset) and parameter.name in in_locals):
-                    value = self.local(parameter.name, value, self.place(parameter.span))
-            if kind.reference or kind.dims:
-                self.names.references.add(parameter.name)
-            self.names.values[parameter.name] = value
-
-    def _body_value(self, function: FunctionText, body: Block) -> Value | None:
-        *most, last = body.body or (Block(()),)
-        wants = function.result.name != "void" or function.result.pointers
-        if not wants:
-            self.run(body.body)
-            return None
-        if not isinstance(last, Return) or last.value is None:
-            return self.chosen(body.body, function.result)
-        if any(isinstance(s, IfElse) for s in most):
-            return self.chosen(body.body, function.result)
-        self.pure(most)
-        return self._returned(last, function.result)
-
-    def _returned(self, last: Return, kind: CType) -> Value | None:
-        assert last.value is not None
-        try:
-            value = self.value(last.value)
-            dtype = SCALAR_TYPES.get(self.resolve(kind).name)
-            if dtype is None or kind.pointers or kind.reference:
-                return value
-            return convert(self.as_scalar(value, last.span), dtype, self.place(last.span))
-        except CuError as error:
-            self.faults += error.diagnostics
-        except Poisoned:
-            pass
-        return None
-
-    def pure(self, statements: Sequence[CStmt]) -> None:
-        """Statements before a value: locals of scalar type are put in where they are read, everything else is lifted."""
-        for statement in statements:
-            try:
-                if not self._put_in(statement):
-                    self._guarded(statement, ())
-            except CuError as error:
-                self.faults += error.diagnostics
-            except Poisoned:
-                pass
-
-    def _put_in(self, statement: CStmt) -> bool:
-        """Give a local of a value function its value; False if the statement is not about one."""
-        values = self.names.values
-        match statement:
-            case Declare(type=kind, name=name, value=value) if (
-                self.resolve(kind).name in SCALAR_TYPES and not kind.dims
-            ):
-                values[name] = Failed()
-                dtype, place = SCALAR_TYPES[self.resolve(kind).name], self.place(statement.span)
-                unset = Scalar(Name(name), dtype)
-                values[name] = unset if value is None else convert(self.scalar(value), dtype, place)
-                return True
-            case Evaluate(Assignment(Ident(name), op, value)) if name not in self.names.references:
-                old = values.get(name)
-                if not isinstance(old, Scalar):
-                    return False
-                place = self.place(statement.span)
-                new = self.scalar(value)
-                new = new if op == "=" else binary(op[:-1], old, new, place, self.facts)
-                values[name] = convert(new, old.dtype, place)
-                return True
-            case Asm(outputs=(output,)) if isinstance(output.value, Ident):
-                old = values.get(output.value.name)
-                instruction, exprs, axes = self._instruction(statement)
-                if not isinstance(old, Scalar) or instruction.result is None:
-                    return False
-                values[output.value.name] = Scalar(
-                    Call(instruction.op, exprs, span=self.place(statement.span)), old.dtype, axes
-                )
-                return True
-            case _:
-                return False
-
-    def chosen(self, statements: Sequence[CStmt], kind: CType) -> Value | None:
-        """The value of a body that returns on several ways, as a selection."""
-        for at, statement in enumerate(statements):
-            match statement:
-                case Return(value) if value is not None:
-                    return self._returned(statement, kind)
-                case IfElse(condition, then, orelse):
-                    rest = statements[at + 1 :] if orelse is None else (orelse, *statements[at + 1 :])
-                    a, b = (self.chosen(_flat(s), kind) for s in ((then,), rest))
-                    if not isinstance(a, Scalar) or not isinstance(b, Scalar):
-                        break
-                    return self._select(self.condition(condition), a, b, self.place(statement.span))
-                case _:
-                    self.pure((statement,))
-        if not self.faults:
-            place = self.place(statements[-1].span) if statements else self.site
-            self.faults.append(
-                Diagnostic(
-                    "CU423", "this function does not return a value on every way", place or self.context.kernel.span
-                )
-            )
-        return None
-
-
-def _flat(statements: Sequence[CStmt]) -> list[CStmt]:
-    found: list[CStmt] = []
-    for statement in statements:
-        found += _flat(statement.body) if isinstance(statement, Block) else [statement]
-    return found

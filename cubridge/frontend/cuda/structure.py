@@ -89,6 +89,7 @@ class Program:
     structs: dict[str, StructText] = field(default_factory=dict[str, StructText])
     constants: dict[str, ConstantText] = field(default_factory=dict[str, ConstantText])
     aliases: dict[str, tuple[CType, Node, Reader]] = field(default_factory=dict[str, tuple[CType, Node, Reader]])
+    assertions: list[tuple[ParsedText, Node, Reader]] = field(default_factory=list[tuple[ParsedText, Node, Reader]])
 
     @property
     def file(self) -> SourceFile:
@@ -137,6 +138,8 @@ class _Declarations:
                 self.struct(node, template)
             case "declaration":
                 self.declaration(node)
+            case "static_assert_declaration":
+                self.program.assertions.append((self.text, node, self.reader))
             case "type_definition":
                 for full, name in self._typedef(node):
                     self.program.aliases[name] = (full, node, self.reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cubridge.ir.source import NOWHERE, Span
@@ -250,3 +251,31 @@ class FieldOf(CNode):
     name: str
     value: CExpr | None
     static: bool
+
+
+def assigned_names(statement: CStmt) -> frozenset[str]:
+    """Names that a statement assigns, apart from their declaration."""
+    return frozenset(_assigned(statement))
+
+
+def _assigned(statement: CStmt) -> Iterator[str]:
+    match statement:
+        case Evaluate(Assignment(Ident(name), _, _)):
+            yield name
+        case Asm(outputs=outputs):
+            yield from (o.value.name for o in outputs if isinstance(o.value, Ident))
+        case Block(body):
+            for part in body:
+                yield from _assigned(part)
+        case IfElse(_, then, orelse):
+            yield from _assigned(then)
+            if orelse is not None:
+                yield from _assigned(orelse)
+        case ForLoop(_, _, step, body):
+            if isinstance(step, Assignment) and isinstance(step.target, Ident):
+                yield step.target.name
+            yield from _assigned(body)
+        case WhileLoop(_, body):
+            yield from _assigned(body)
+        case _:
+            pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -138,12 +139,35 @@ class Built:
     expr: Expr
 
 
+@dataclass(slots=True)
+class Reference:
+    """A name for an object or a view. `stale`: what it is subscripted by has changed since; `uses` counts its reads."""
+
+    value: Value
+    uses: int = 0
+    stale: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """A name whose declaration was refused."""
 
 
-Value = Scalar | LaneIndex | Fragment | Scope | Thing | Pointer | Plumbing | View | Address | Fields | Built | Failed
+Value = (
+    Scalar
+    | LaneIndex
+    | Fragment
+    | Scope
+    | Thing
+    | Pointer
+    | Plumbing
+    | View
+    | Address
+    | Fields
+    | Built
+    | Reference
+    | Failed
+)
 
 
 def describe(value: Value) -> str:
@@ -169,6 +193,8 @@ def describe(value: Value) -> str:
             return f"a struct `{name}`"
         case Built(kind=kind):
             return f"a new struct `{SCOPE_NAMES[kind]}`"
+        case Reference(value=inner):
+            return describe(inner)
         case Failed():
             return "a name that could not be read"
 
@@ -177,13 +203,13 @@ def describe(value: Value) -> str:
 class Names:
     """The C names in scope with what they stand for, and the CuIR names in use. A block is a child of what surrounds it; the body
     of an inlined function sees nothing of its caller, `around`, but must not take its names.
-    `references`: parameters that stand for a place of the caller."""
+    `by_place`: parameters that stand for a place of the caller."""
 
     parent: Names | None = None
     around: Names | None = None
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     taken: set[str] = field(default_factory=set[str])
-    references: set[str] = field(default_factory=set[str])
+    by_place: set[str] = field(default_factory=set[str])
 
     def find(self, name: str) -> Value | None:
         scope: Names | None = self
@@ -201,8 +227,22 @@ class Names:
         assert scope is not None
         scope.values[name] = value
 
+    def surrounding(self) -> Iterator[Names]:
+        """This scope and all around it, callers too."""
+        scope: Names | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent or scope.around
+
+    def references(self) -> Iterator[Reference]:
+        for scope in self.surrounding():
+            yield from (v for v in scope.values.values() if isinstance(v, Reference))
+
+    def holds(self, value: Value) -> bool:
+        return any(value in scope.values.values() for scope in self.surrounding())
+
     def is_taken(self, name: str) -> bool:
-        return name in self.taken or any(n is not None and n.is_taken(name) for n in (self.parent, self.around))
+        return any(name in scope.taken for scope in self.surrounding())
 
     def fresh(self, name: str) -> str:
         """A CuIR name like `name` that nothing in scope has."""

@@ -104,6 +104,6 @@ def test_source_map_has_every_region(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_lifting_is_fast(arch: str) -> None:
     lift_text(arch, kernel_text(arch))
-    start = time.perf_counter()
+    start = time.process_time()
     lift_text(arch, kernel_text(arch))
-    assert time.perf_counter() - start < 0.3
+    assert time.process_time() - start < 0.3

@@ -1,0 +1,114 @@
+"""What must hold of a text and its contract besides what lifting reads: macros, static assertions, block size, TMA boxes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tree_sitter import Node
+
+from cubridge.frontend.cuda.context import Context
+from cubridge.frontend.cuda.structure import Program
+from cubridge.frontend.cuda.text import Macro, ParsedText, first_line
+from cubridge.frontend.cuda.views import MISFIT
+from cubridge.ir.contract import Instantiation, LaunchContract, MapOfTensor
+from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Tile
+from cubridge.ir.source import Span
+from cubridge.ir.walk import walk
+
+_HALVES_OF_A_PANEL: Final = 64
+
+
+def text_faults(program: Program) -> Iterator[Diagnostic]:
+    """CU421 for macros that stand for names, types or keywords, and for static assertions that do not hold."""
+    for text in program.unit.texts:
+        for macro in program.unit.macros.values():
+            yield from _macro_faults(macro, text)
+
+
+def _macro_faults(macro: Macro, text: ParsedText) -> Iterator[Diagnostic]:
+    """Where a macro is anything but an expression: it would rename what the text says."""
+    for match in re.finditer(rb"\b" + re.escape(macro.name.encode("latin-1")) + rb"\b", text.masked):
+        node = text.tree.root_node.descendant_for_byte_range(match.start(), match.end())
+        if node is not None and not _is_expression(node, macro) and "string" not in node.type:
+            notes = (Note("it is defined here", macro.span),)
+            message = f"the macro `{macro.name}` stands for a name or a type here"
+            yield Diagnostic(
+                "CU421", message, Span(text.file, match.start(), match.end()), notes, "write what it stands for"
+            )
+
+
+def _is_expression(node: Node, macro: Macro) -> bool:
+    if node.type == "type_identifier":  # the tree takes a constant among template arguments for a type
+        parent = node.parent
+        return parent is not None and parent.type == "type_descriptor" and macro.params is None
+    if node.type != "identifier" or node.parent is None:
+        return False
+    is_called = node.parent.type == "call_expression" and node.parent.child_by_field_name("function") == node
+    declares = node.parent.child_by_field_name("declarator") == node
+    return not declares and is_called == (macro.params is not None)
+
+
+def assertion_faults(context: Context) -> Iterator[Diagnostic]:
+    """CU421 for static assertions at file scope that do not hold for this instantiation."""
+    for text, node, reader in context.program.assertions:
+        condition = node.child_by_field_name("condition")
+        try:
+            holds = condition is None or context.constants.evaluate(reader.expr(condition))
+        except CuError:
+            holds = True  # of types or sizes: the compiler's
+        if not holds:
+            message = "this static assertion does not hold for the instantiation"
+            yield Diagnostic("CU421", message, first_line(text.span(node)))
+
+
+def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
+    """CU428 where the launch contract says another block size, or another box of a TMA copy, than the text."""
+    values = {"D": kernel.constant("HEAD_DIM") if _has(kernel, "HEAD_DIM") else 0, **dict(instance.macros)}
+    constants = {**values, **{c.name: c.value for c in kernel.constants}}
+    if _number(contract.block, values) != _number(kernel.threads, constants):
+        yield Diagnostic(MISFIT, "the launch contract has another block size than the launch bounds", kernel.span)
+    for node in walk(kernel):
+        if isinstance(node, CopyAsync):
+            yield from _box_faults(node, kernel, contract, constants)
+
+
+def _has(kernel: Kernel, name: str) -> bool:
+    return any(c.name == name for c in kernel.constants)
+
+
+def _number(expr: Expr, values: dict[str, int | float]) -> object:
+    try:
+        return evaluate_number(expr, values)
+    except CuError:
+        return None
+
+
+def _box_faults(
+    copy: CopyAsync, kernel: Kernel, contract: LaunchContract, constants: dict[str, int | float]
+) -> Iterator[Diagnostic]:
+    tile = next((f.type for f in kernel.shared if f.name == _field(copy.dst)), None)
+    param = next((p for p in contract.params if p.name == _field(copy.src)), None)
+    if not isinstance(tile, Tile) or param is None or not isinstance(param.value, MapOfTensor):
+        return
+    box = contract.tensor_map(param.value.name)
+    rows = _number(tile.rows, constants)
+    if _number(box.box[1], constants) != rows or _number(box.box[0], constants) != _HALVES_OF_A_PANEL:
+        yield Diagnostic(
+            MISFIT, f"the box of tensor map `{box.name}` is not a panel of 64 columns of this tile", copy.span
+        )
+    if box.swizzle_bytes != tile.swizzle:
+        yield Diagnostic(MISFIT, f"tensor map `{box.name}` swizzles otherwise than this tile", copy.span)
+
+
+def _field(place: Expr) -> str:
+    match place:
+        case Index(base, _):
+            return _field(base)
+        case Attr(_, name):
+            return name
+        case _:
+            return ""
