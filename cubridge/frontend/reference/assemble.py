@@ -44,7 +44,7 @@ class Assembled:
 
 def assemble(reference: Reference, recording: Recording, held: dict[int, str], arena: Arena) -> Assembled:
     """Errors: CU475 shapes of the results, those of lifting and extraction."""
-    reader = SizeReader(recording.env, recording.symbols)
+    reader = SizeReader(recording)
     conditions = _conditions(recording, reader)
     arena.facts += [t.args[0] for t, _ in conditions if hasattr(t, "op") and t.op == ">=0"]  # pyright: ignore
     arena.nonnegative.clear()  # what was tried without the facts may now be shown
@@ -162,8 +162,9 @@ def _specialised(recording: Recording, conditions: list[tuple[Term, Span]]) -> t
     found: list[Remark] = []
     for symbol, name in recording.symbols.items():
         value = recording.env.replace(symbol)
-        if value.is_Integer:
-            found.append(Remark(f"{_PUBLIC.get(name, name)} is fixed at {int(value)}", spans.get(name, NOWHERE)))
+        if value.is_number:
+            found.append(Remark(f"{_PUBLIC.get(name, name)} is fixed at {value}", spans.get(name, NOWHERE)))
+    found += [Remark(f"{name} is fixed at {recording.scalars[name]}", NOWHERE) for name in sorted(recording.fixed)]
     return tuple(found)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import torch
 from torch import Tensor
 
 from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
@@ -80,6 +81,9 @@ class CaptureTable:
         if tensor in lifter.constants:
             held = lifter.constants[tensor]
             return tuple(lifter.term(n) for n in held.shape), sort_of(held.dtype), "constant", self.default
+        if tensor in lifter.recording.scalars:
+            sort = Sort.REAL if isinstance(lifter.recording.scalars[tensor], float) else Sort.INT
+            return (), sort, "argument", self.default
         given = lifter.recording.inputs[tensor]
         return lifter.shape(given), sort_of(given.dtype), "argument", self.default
 
@@ -107,7 +111,9 @@ class CaptureValues:
     lifter: Lifter
     table: CaptureTable
 
-    def at(self, sizes: Mapping[str, int], inputs: Mapping[str, Tensor], wide: bool = False) -> dict[str, Tensor]:
+    def at(
+        self, sizes: Mapping[str, int], inputs: Mapping[str, Tensor | int | float | bool], wide: bool = False
+    ) -> dict[str, Tensor]:
         """`inputs`: q, k, v where a computed capture reads them, and the extra inputs. `wide`: floats stay fp64."""
         replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide)
         tensors = self._lookup(replay, inputs, sizes)
@@ -119,7 +125,7 @@ class CaptureValues:
         return found
 
     def _lookup(
-        self, replay: Replay, inputs: Mapping[str, Tensor], sizes: Mapping[str, int]
+        self, replay: Replay, inputs: Mapping[str, Tensor | int | float | bool], sizes: Mapping[str, int]
     ) -> Callable[[str], Tensor]:
         def tensor(name: str) -> Tensor:
             if name in self.table.computed:
@@ -129,16 +135,20 @@ class CaptureValues:
                 return replay.tensor(self.lifter.replayed[name].tensor)
             if name in self.lifter.constants:
                 return self.lifter.constants[name].detach()
-            return inputs[name]
+            return torch.as_tensor(inputs[name])
 
         return tensor
 
     def check_subscripts(
-        self, subscripts: Mapping[Term, Span], sizes: Mapping[str, int], inputs: Mapping[str, Tensor]
+        self,
+        subscripts: Mapping[Term, Span],
+        sizes: Mapping[str, int],
+        inputs: Mapping[str, Tensor | int | float | bool],
     ) -> None:
         """Computed subscripts must not be negative: they are read as they are. Errors: CU490."""
         replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide=False)
-        evaluator = TensorEvaluator(sizes, self._lookup(replay, inputs, sizes))
+        scalars = {n: v for n, v in inputs.items() if not isinstance(v, Tensor)}
+        evaluator = TensorEvaluator({**sizes, **scalars}, self._lookup(replay, inputs, sizes))
         for term, span in subscripts.items():
             indices = tuple(x for x in walk(term) if hasattr(x, "extent") and x.name in term.free)  # pyright: ignore
             count = 1

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor
 
-from cubridge.frontend.reference.algebra.terms import Term
 from cubridge.frontend.reference.evaluate import evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.refusal import refuse
@@ -73,7 +72,7 @@ def _candidates(traced: Traced) -> Iterator[Shape]:
             for b in (2 - at % 2, fixed["B"])
             for hq, hk in (*heads, (3, 3), (fixed["Hq"], fixed["Hk"]))
         )
-        fit = next((s for s in options if _meets(traced.assembled.conditions, s)), None)
+        fit = next((s for s in options if _meets(traced, s)), None)
         if fit is not None and fit != traced.shape:
             yield fit
 
@@ -84,9 +83,10 @@ def _numbers(spec: AttentionSpec) -> list[int]:
     ]
 
 
-def _meets(conditions: tuple[Term, ...], shape: Shape) -> bool:
+def _meets(traced: Traced, shape: Shape) -> bool:
+    scalars = {n: v for n, v in call_extra_inputs(traced.reference, shape).items() if not isinstance(v, Tensor)}
     try:
-        return all(evaluate_number(c, shape.sizes()) for c in conditions)
+        return all(evaluate_number(c, {**shape.sizes(), **scalars}) for c in traced.assembled.conditions)
     except (ZeroDivisionError, ValueError, OverflowError):
         return False
 
@@ -95,11 +95,10 @@ def _compare_at(traced: Traced, shape: Shape, seed: int) -> Tensor:
     """What the reference gives in rows that see no key. Errors: CU487."""
     q, k, v = _inputs(shape, seed)
     extra = call_extra_inputs(traced.reference, shape)
-    tensors = {n: t for n, t in extra.items() if isinstance(t, Tensor)}
-    captures = traced.captures(shape.sizes(), {**tensors, "q": q, "k": k, "v": v}, wide=True)
+    captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
     values = spec_values(traced.spec, q, k, v, captures, derivatives=False)
     empty = traced.empty_rows(shape.sizes(), captures)
-    found = traced.oracle_values(q, k, v, tensors, empty)
+    found = traced.oracle_values(q, k, v, extra, empty)
     _check(traced, shape, "the output", values.out.masked_fill(empty[..., None], 0.0), found.out)
     if found.lse is not None and values.lse is not None:
         _check(traced, shape, "LSE", values.lse.masked_fill(empty, -torch.inf), found.lse)

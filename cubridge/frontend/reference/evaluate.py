@@ -39,15 +39,17 @@ _NUMBERS: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-def evaluate_number(term: Term, sizes: Mapping[str, int]) -> Number:
-    """The value of a term of sizes alone. `G` is Hq // Hk."""
+def evaluate_number(term: Term, sizes: Mapping[str, Number]) -> Number:
+    """The value of a term of sizes and scalar arguments. `G` is Hq // Hk."""
     match term:
         case Const():
             return float(term.value) if term.sort is Sort.REAL else term.value  # pyright: ignore[reportReturnType]
         case Size(name="G"):
-            return sizes["Hq"] // sizes["Hk"]
+            return int(sizes["Hq"]) // int(sizes["Hk"])
         case Size():
             return sizes[term.name]
+        case Load(indices=()):
+            return sizes[term.tensor]
         case Poly():
             return sum(c * math.prod(int(evaluate_number(a, sizes)) for a in m) for m, c in term.monomials)
         case Apply():
@@ -92,7 +94,7 @@ _TENSORS: Final[dict[str, Callable[..., Tensor]]] = {
 class TensorEvaluator:
     """Evaluates terms over whole index ranges; axis n of a result is the n-th index in scope."""
 
-    def __init__(self, sizes: Mapping[str, int], tensors: Callable[[str], Tensor]) -> None:
+    def __init__(self, sizes: Mapping[str, Number], tensors: Callable[[str], Tensor]) -> None:
         self.sizes = sizes
         self.tensors = tensors
 

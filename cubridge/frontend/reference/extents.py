@@ -78,7 +78,7 @@ def call_extra_inputs(reference: Reference, shape: Shape) -> dict[str, Tensor | 
                 f"`extra_inputs` gives {type(value).__name__} for `{name}`, not a tensor or a number",
                 reference.span,
             )
-    return values
+    return {name: value for name, value in values.items() if reference.takes(name)}
 
 
 def _place(error: BaseException, reference: Reference) -> Any:

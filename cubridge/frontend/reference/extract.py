@@ -313,6 +313,8 @@ class _Reader:
     def _read(self, term: Term, key: Index | None) -> Term:
         if term is self.accumulator:
             return symbol(ACC)
+        if self._is_of_one_side(term, key):
+            return self._captured(term, key)
         if isinstance(term, Reduce):
             return self._reduction(term, key)
         if isinstance(term, Load) and term.tensor in QKV:
@@ -334,13 +336,13 @@ class _Reader:
             if not _is_over_keys(term):
                 if term.reads >= QK:
                     self._refuse_reduction(term)
-                return self._captured(term)
+                return self._captured(term, key)
             if not over_keys:
                 self._refuse_reduction(term)
             return self._row(term, key)
         if over_keys and self.axes.i.name in term.free and key is None:
             return self._row(term, key)
-        return self._captured(term)
+        return self._captured(term, key)
 
     def _refuse_reduction(self, term: Reduce) -> None:
         """A reduction of scores over something else than the keys of the row."""
@@ -421,28 +423,42 @@ class _Reader:
         self.rows.append(row)
         return symbol(row.name)
 
-    def _captured(self, term: Reduce) -> Term:
-        """A reduction of q alone, of k alone or of captures: a tensor computed before the launch."""
+    def _is_of_one_side(self, term: Term, key: Index | None) -> bool:
+        """A value of the row made from q alone, or of the key made from k alone: the factor of a normalised q or k."""
+        axes = self.axes
+        match term.reads & QKV:
+            case found if found == {"q"} and term.free <= {"b", "h", "i"}:
+                pass
+            case found if found == {"k"} and key is not None and term.free <= {"b", "h", key.name}:
+                pass
+            case _:
+                return False
+        if any(isinstance(x, Load) and x.tensor in QK for x in _outside_reductions(term)):
+            return False
+        reductions = [x for x in walk(term) if isinstance(x, Reduce) and x.reads & QK]
+        return all(x.index.extent is axes.d_extent and not _is_over_keys(x) for x in reductions)
+
+    def _captured(self, term: Term, key: Index | None) -> Term:
+        """A value of q alone, of k alone or of captures: a tensor computed before the launch."""
         self._check_reads(term)
-        term_, indices, subscripts = self._own_axes(term)
+        term_, indices, subscripts = self._own_axes(term, key)
         for known in self.computed:
             if known.term is term_:
                 return load(known.name, subscripts, term.sort)
-        name = f"computed{len(self.computed) + 1}" if len(self.computed) else "computed"
+        stem = f"{'q' if 'q' in term.reads else 'k'}_factor" if term.reads & QK else "computed"
+        used = sum(c.name.startswith(stem) for c in self.computed)
+        name = f"{stem}{used + 1}" if used else stem
         self.computed.append(Computed(name, indices, term_, place_of(term)))
         return load(name, subscripts, term.sort)
 
-    def _check_reads(self, term: Reduce) -> None:
+    def _check_reads(self, term: Term) -> None:
         for x in walk(term):
             if isinstance(x, Load) and x.tensor == "q" and x.indices[:3] != (self.axes.b, self.axes.h, self.axes.i):
                 refuse("CU484", f"q is read at {_subscript(x)}, not at [b, h, i, d]", place_of(term), _BEFORE)
-        if not term.free <= {"b", "h", "i", "j"} | ({x.name for x in self._bound_keys(term)}):
-            self._refuse_reduction(term)
+        if self.axes.e.name in term.free:
+            refuse("CU482", "the output column enters the formula", place_of(term), _OUTSIDE)
 
-    def _bound_keys(self, term: Reduce) -> list[Index]:
-        return [x for x in walk(term) if isinstance(x, Index) and x.name in term.free]
-
-    def _own_axes(self, term: Reduce) -> tuple[Term, tuple[Index, ...], tuple[Term, ...]]:
+    def _own_axes(self, term: Term, key: Index | None) -> tuple[Term, tuple[Index, ...], tuple[Term, ...]]:
         """The term over index variables of its own, and the subscripts that read it here. Of k alone it varies with the key
         head, not with the query head."""
         subscripts: list[Term] = []
@@ -451,14 +467,13 @@ class _Reader:
             by_head = replace(term, {self.kv_head: head})
             if "h" not in by_head.free:
                 term, subscripts = by_head, [self.kv_head]
-        free = sorted({x for x in walk(term) if isinstance(x, Index) and x.name in term.free}, key=_axis_order)
-        own = tuple(index(_OWN_NAME.get(x.name, f"{x.name}_"), x.extent) for x in free)
+        free = sorted((x for x in walk(term) if isinstance(x, Index) and x.name in term.free), key=_axis_order)
+        own = tuple(index("j_" if x is key else f"{x.name}_", x.extent) for x in free)
         renamed = substitute(term, {x.name: y for x, y in zip(free, own, strict=True)})
         places = tuple(subscripts[0] if x.name == "hk" else x for x in free)
         return renamed, own, places
 
 
-_OWN_NAME: Final = {"b": "b_", "h": "h_", "hk": "hk_", "i": "i_", "j": "j_"}
 _ORDER: Final = {"b": 0, "h": 1, "hk": 1, "i": 2, "j": 3}
 
 

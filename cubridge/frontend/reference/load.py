@@ -56,6 +56,11 @@ class Reference:
         """The namespace that the reference's names come from."""
         return getattr(_underlying(self.function), "__globals__", {})
 
+    def takes(self, name: str) -> bool:
+        """May the function be called with this argument?"""
+        parameters = inspect.signature(_entry(self.function)).parameters
+        return name in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters. Errors: CU472."""
         try:

@@ -30,7 +30,9 @@ class Oracle:
 
     lifter: Lifter
 
-    def raw(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+    def raw(
+        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor | int | float | bool]
+    ) -> tuple[Tensor, Tensor | None]:
         """(out, lse) as the reference gives them, NaN where it gives NaN."""
         recording = self.lifter.recording
         replay = Replay.start(
@@ -39,7 +41,9 @@ class Oracle:
         values = [replay.tensor(t).double() for t in recording.outputs]
         return values[0], values[1] if len(values) > 1 else None
 
-    def values(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor], empty: Tensor) -> OracleValues:
+    def values(
+        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor | int | float | bool], empty: Tensor
+    ) -> OracleValues:
         """`empty` [B, Hq, Lq]: the rows that see no key, by the mask of the spec."""
         out, lse = self.raw(q, k, v, extra)
         at_empty = out[empty]

@@ -73,7 +73,9 @@ def inside_operation() -> bool:
     """Is torch working on an operation now, rather than the user's code computing with sizes?"""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not _is_users(frame.f_code.co_filename):
-        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and frame.f_code.co_filename.startswith(_OURS):
+        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and frame.f_code.co_filename.startswith(
+            _OURS
+        ):
             return True
         frame = frame.f_back
     return False

@@ -502,7 +502,8 @@ def _summand_rank(term: Term) -> tuple[int, ...]:
 
 
 def _factor_rank(base: Term) -> tuple[int, ...]:
-    return not isinstance(base, Symbol), bool(base.free), not base.reads, is_op(base, "real"), base.digest
+    computed = any(name.startswith("$") for name in base.reads)
+    return not isinstance(base, Symbol), computed, bool(base.free), is_op(base, "real"), base.digest
 
 
 def _reading_order(expr: Expr) -> tuple[int, str]:

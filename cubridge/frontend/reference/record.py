@@ -121,7 +121,8 @@ _LOOP_HELP: Final = "write a Python loop over positions as a comparison of index
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What one run of the reference did. `symbols`: sympy symbol -> name of the size; `static`: sizes that are numbers."""
+    """What one run of the reference did. `symbols`: sympy symbol -> name of the size or scalar argument; `sizes`: their
+    values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are."""
 
     calls: list[Call]
     outputs: tuple[Tensor, ...]
@@ -132,6 +133,7 @@ class Recording:
     symbols: dict[sympy.Symbol, str]
     sizes: dict[str, int]
     static: frozenset[str]
+    fixed: frozenset[str]
     extents: dict[str, tuple[Extent, ...]]
 
 
@@ -143,6 +145,7 @@ class _Sizes:
     symbols: dict[sympy.Symbol, str] = field(default_factory=dict)
 
     def make(self, name: str, hint: int, static: bool) -> Any:
+        """A size: a symbol of at least 2."""
         if static or hint < 2:
             return hint
         source = ConstantSource(name)
@@ -150,6 +153,18 @@ class _Sizes:
         assert isinstance(symbol, sympy.Symbol)
         self.symbols[symbol] = name
         return self.env.create_symintnode(symbol, hint=hint, source=source)
+
+    def scalar(self, name: str, value: int | float) -> Any:
+        """A number that is an argument: a symbol of any value."""
+        source = ConstantSource(name)
+        symbol = self.env.create_symbol(
+            value, source=source, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
+        )
+        assert isinstance(symbol, sympy.Symbol)
+        self.symbols[symbol] = name
+        if isinstance(value, float):
+            return self.env.create_symfloatnode(symbol, hint=value, source=source)
+        return self.env.create_symintnode(symbol, hint=value, source=source)
 
 
 def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: frozenset[str] = frozenset()) -> Recording:
@@ -163,6 +178,7 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
     dims = {name: sizes.make(name, hint, name in static) for name, hint in hints.items()}
     dims["Hq"] = dims["G"] * dims["Hk"]
     tensors, scalars, extents = extra_values(reference, shape)
+    numbers = {n: v if isinstance(v, bool) or n in static else sizes.scalar(n, v) for n, v in scalars.items()}
     inputs: dict[str, Tensor] = {}
     with fake:
         for name, heads, length in (("q", "Hq", "Lq"), ("k", "Hk", "Lk"), ("v", "Hk", "Lk")):
@@ -170,10 +186,12 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
         for name, (example, formula) in tensors.items():
             inputs[name] = torch.empty([e.symbolic(dims, sizes.make) for e in formula], dtype=example.dtype)
     recorder = Recorder(fake)
-    outputs = _run(reference, recorder, sizes.symbols, inputs, scalars)
+    outputs = _run(reference, recorder, sizes.symbols, inputs, numbers)
     return Recording(
         recorder.calls, outputs, inputs, scalars, list(recorder.constants.values()), env, sizes.symbols, hints,
-        frozenset(name for name in hints if name not in sizes.symbols.values()), extents,
+        frozenset(name for name in hints if name not in sizes.symbols.values()),
+        frozenset(name for name in scalars if name not in sizes.symbols.values()),
+        extents,
     )  # fmt: skip
 
 
@@ -182,7 +200,7 @@ def _run(
     recorder: Recorder,
     symbols: Mapping[sympy.Symbol, str],
     inputs: Mapping[str, Tensor],
-    scalars: Mapping[str, int | float | bool],
+    scalars: Mapping[str, Any],
 ) -> tuple[Tensor, ...]:
     names = list(inputs)
 

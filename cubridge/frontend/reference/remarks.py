@@ -91,4 +91,6 @@ def empty_row_remark(at_empty: Tensor) -> Remark | None:
     if not at_empty.numel() or not bool((at_empty != 0).any()):
         return None
     gives = "NaN" if bool(at_empty.isnan().any()) else "a mean of v"
-    return Remark(f"a row that sees no key: the reference gives {gives} there, the kernel gives 0 and LSE -inf", NOWHERE)
+    return Remark(
+        f"a row that sees no key: the reference gives {gives} there, the kernel gives 0 and LSE -inf", NOWHERE
+    )

@@ -39,7 +39,7 @@ class Replay:
 
     recording: Recording
     reader: SizeReader
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int | float | bool]
     wide: bool
     values: dict[int, Tensor] = field(default_factory=dict)
     numbers: dict[Term, int | float | bool] = field(default_factory=dict)
@@ -47,13 +47,19 @@ class Replay:
 
     @staticmethod
     def start(
-        recording: Recording, reader: SizeReader, sizes: Mapping[str, int], inputs: Mapping[str, Tensor], wide: bool
+        recording: Recording,
+        reader: SizeReader,
+        sizes: Mapping[str, int],
+        inputs: Mapping[str, Tensor | int | float | bool],
+        wide: bool,
     ) -> Replay:
-        """`wide`: every float is fp64. `inputs`: q, k, v and extra tensors by name."""
-        replay = Replay(recording, reader, sizes, wide)
+        """`wide`: every float is fp64. `inputs`: q, k, v and the extra inputs by name."""
+        scalars = {n: v for n, v in inputs.items() if not isinstance(v, Tensor)}
+        replay = Replay(recording, reader, {**sizes, **scalars}, wide)
         for name, fake in recording.inputs.items():
-            if name in inputs:
-                replay.values[id(fake)] = replay.widened(inputs[name])
+            given = inputs.get(name)
+            if isinstance(given, Tensor):
+                replay.values[id(fake)] = replay.widened(given)
         for real, fake in recording.constants:
             replay.values[id(fake)] = replay.widened(real.detach())
         for call in recording.calls:

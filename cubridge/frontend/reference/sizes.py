@@ -11,8 +11,8 @@ import torch
 from cubridge.frontend.reference.algebra import functions, integers, predicates, reals
 from cubridge.frontend.reference.algebra.comparisons import compare
 from cubridge.frontend.reference.algebra.numbers import number, to_int, to_real
-from cubridge.frontend.reference.algebra.terms import Sort, Term, const, size
-from cubridge.frontend.reference.record import RecordingEnv
+from cubridge.frontend.reference.algebra.terms import Sort, Term, const, load, size
+from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.refusal import refuse
 
 NO_LIMIT = 1 << 62
@@ -31,9 +31,10 @@ _RELATIONS: dict[str, str] = {
 class SizeReader:
     """Turns symbolic numbers of one recording into terms."""
 
-    def __init__(self, env: RecordingEnv, symbols: dict[sympy.Symbol, str]) -> None:
-        self.env = env
-        self.symbols = symbols
+    def __init__(self, recording: Recording) -> None:
+        self.env = recording.env
+        self.symbols = recording.symbols
+        self.scalars = recording.scalars
         self.memo: dict[sympy.Basic, Term] = {}
 
     def term(self, value: Any) -> Term:
@@ -54,7 +55,7 @@ class SizeReader:
 
     def _expression(self, e: Any) -> Term:
         if e.is_Symbol:
-            return size(self.symbols[e])
+            return self._symbol(self.symbols[e])
         if e.is_Integer:
             return const(int(e))
         if e is sympy.true or e is sympy.false:
@@ -70,6 +71,12 @@ class SizeReader:
         if name.startswith("OpaqueUnaryFn_"):
             return _function(name.removeprefix("OpaqueUnaryFn_"), args[0])
         return self._operation(name, args, e)
+
+    def _symbol(self, name: str) -> Term:
+        """A size, or a scalar argument: an element of a tensor without axes."""
+        if name not in self.scalars:
+            return size(name)
+        return load(name, (), Sort.REAL if isinstance(self.scalars[name], float) else Sort.INT)
 
     def _operation(self, name: str, args: list[Term], e: Any) -> Term:
         whole = all(a.sort is Sort.INT for a in args)

@@ -23,9 +23,12 @@ from cubridge.frontend.reference.record import record
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.visibility import empty_rows
 from cubridge.ir.diagnostics import CuError, Refused
-from cubridge.ir.spec import AttentionSpec, Shape
+from cubridge.ir.spec import DEFAULT_SHAPE, AttentionSpec, Shape
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
+
+
+Input = Tensor | int | float | bool
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,11 @@ class Traced:
     assembled: Assembled
     arena: Arena
 
-    def extra(self, shape: Shape) -> dict[str, Tensor | int | float | bool]:
+    def extra(self, shape: Shape) -> dict[str, Input]:
         """The arguments besides q, k, v at a shape. Errors: CU473."""
         return call_extra_inputs(self.reference, shape)
 
-    def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Tensor], wide: bool = False) -> dict[str, Tensor]:
+    def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
         """The spec's captures for one launch. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
         with new_arena(self.arena):
             values = CaptureValues(self.assembled.lifter, self.assembled.table)
@@ -54,23 +57,18 @@ class Traced:
         """[B, Hq, Lq]: rows that see no key."""
         return empty_rows(self.spec, sizes, captures)
 
-    def oracle_values(
-        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor], empty: Tensor
-    ) -> OracleValues:
+    def oracle_values(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input], empty: Tensor) -> OracleValues:
         with new_arena(self.arena):
             return Oracle(self.assembled.lifter).values(q, k, v, extra, empty)
 
-    def oracle(
-        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor | int | float | bool]
-    ) -> tuple[Tensor, Tensor | None]:
+    def oracle(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> tuple[Tensor, Tensor | None]:
         """(out, lse) of the reference in fp64; rows that see no key are 0 and -inf."""
-        tensors = only_tensors(extra)
         sizes = sizes_of(q, k)
-        captures = self.captures(sizes, {**tensors, "q": q, "k": k, "v": v}, wide=True)
-        values = self.oracle_values(q, k, v, tensors, self.empty_rows(sizes, captures))
+        captures = self.captures(sizes, {**extra, "q": q, "k": k, "v": v}, wide=True)
+        values = self.oracle_values(q, k, v, extra, self.empty_rows(sizes, captures))
         return values.out, values.lse
 
-    def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor | int | float | bool]) -> Tensor:
+    def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> Tensor:
         """The reference itself, in the precision of its inputs, or in float32 where it runs in no other."""
         with torch.no_grad():
             out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
@@ -79,22 +77,26 @@ class Traced:
         return found.to(q.dtype)
 
 
-def only_tensors(extra: Mapping[str, Tensor | int | float | bool]) -> dict[str, Tensor]:
-    return {n: t for n, t in extra.items() if isinstance(t, Tensor)}
-
-
 def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype = torch.bfloat16) -> Traced:
     """Read `reference`. `shape`: sizes to favour, where the reference is fixed to some. Errors: CU47x to CU49x, located."""
     first: CuError | None = None
+    names = _scalar_names(reference, shape or DEFAULT_SHAPE)
     for candidate in attempts(shape):
-        for kind in (dtype, torch.float32):
+        for kind, scalars in (
+            (dtype, "symbolic"),
+            (torch.float32, "symbolic"),
+            (dtype, "fixed"),
+            (torch.float32, "fixed"),
+        ):
+            if scalars == "fixed" and not names:
+                break
             try:
-                return _at(reference, candidate, kind)
+                return _at(reference, candidate, kind, names if scalars == "fixed" else frozenset())
             except Refused:
                 raise
             except CuError as error:
                 first = first or error
-                if not _is_about_dtypes(error):
+                if kind is not torch.float32 and not _is_about_dtypes(error) and not names:
                     break
     assert first is not None
     raise first
@@ -105,10 +107,15 @@ def _is_about_dtypes(error: CuError) -> bool:
     return any(word in error.diagnostics[0].message for word in ("dtype", "scalar type"))
 
 
-def _at(reference: Reference, shape: Shape, dtype: torch.dtype) -> Traced:
+def _scalar_names(reference: Reference, shape: Shape) -> frozenset[str]:
+    return frozenset(n for n, v in call_extra_inputs(reference, shape).items() if not isinstance(v, Tensor))
+
+
+def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset[str]) -> Traced:
+    """`fixed`: scalar arguments that enter as the numbers they are."""
     with new_arena() as arena, _deep_recursion():
         try:
-            recording = record(reference, shape, dtype)
+            recording = record(reference, shape, dtype, fixed)
             assembled = assemble(reference, recording, held_names(reference), arena)
         except BudgetError:
             refuse("CU489", "reading the reference takes too long", arena.here, _LOOP_HELP)
@@ -135,8 +142,8 @@ def _deep_recursion() -> Iterator[None]:
 def compute_captures(
     traced: Traced,
     shape: Shape,
-    extra: Mapping[str, Tensor | int | float | bool],
+    extra: Mapping[str, Input],
     qkv: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """The spec's captures as CPU tensors, f32, i32 or bool. `qkv` where a computed capture reads them. Errors: CU490."""
-    return traced.captures(shape.sizes(), {**only_tensors(extra), **(qkv or {})})
+    return traced.captures(shape.sizes(), {**extra, **(qkv or {})})

@@ -13,9 +13,11 @@ from cubridge.frontend.reference.algebra.numbers import (
     floor_of_ratio,
     integral,
     number,
+    split_product,
     to_int,
     to_real,
 )
+from cubridge.frontend.reference.algebra.reals import mul
 from cubridge.frontend.reference.algebra.selection import push
 from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, is_const, order
 
@@ -44,6 +46,10 @@ UNARY: Final[dict[str, Callable[[float], float]]] = {
 """Functions of one real, with their values at numbers."""
 
 
+_ODD: Final = frozenset(("tanh", "sin", "erf", "sign"))
+_EVEN: Final = frozenset(("cos", "abs"))
+
+
 def unary(op: str, x: Term) -> Term:
     x = to_real(x)
     pushed = push(lambda y: unary(op, y), x)
@@ -52,6 +58,9 @@ def unary(op: str, x: Term) -> Term:
     if isinstance(x, Const):
         return number(UNARY[op](float(x.value)))
     whole = integral(x)
+    if op in _ODD | _EVEN and split_product(x)[0] < 0:
+        mirrored = unary(op, mul(number(-1.0), x))
+        return mul(number(-1.0), mirrored) if op in _ODD else mirrored
     match op:
         case "floor" | "ceil" | "truncate" | "round" if whole is not None:
             return x
