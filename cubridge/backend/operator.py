@@ -15,14 +15,13 @@ from cubridge.backend.arguments import bind_sizes, check_types, outputs_of
 from cubridge.backend.compile_cache import content_key
 from cubridge.backend.device import Device, KernelText
 from cubridge.backend.headers import include_closure
-from cubridge.backend.runtime import LSE, OUTPUT, Launcher, new_output, say_once
+from cubridge.backend.runtime import LSE, OUTPUT, Checked, Launcher, new_output, say_once
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import Precondition
 
 if TYPE_CHECKING:
     from cubridge.backend.captured import CaptureValue
-    from cubridge.backend.device import LoadedKernel
 
     Number = bool | int | float
     CaptureSource = Callable[[Mapping[str, Tensor], Mapping[str, object]], Mapping[str, CaptureValue]]
@@ -34,11 +33,13 @@ _serial = count()
 
 @dataclass(frozen=True, slots=True)
 class ExtraArgument:
-    """An argument of the reference besides q, k, v. `fixed`: the adaptation holds for `default` alone (a flag, a string)."""
+    """An argument of the reference besides q, k, v. `fixed`: the adaptation holds for the value `adapted` alone (a flag, a
+    string, a number that the reference turns into something else)."""
 
     name: str
     default: object = inspect.Parameter.empty
     fixed: bool = False
+    adapted: object = None
 
     @property
     def required(self) -> bool:
@@ -74,7 +75,7 @@ class AttentionOperator:
         self,
         plan: OperatorPlan,
         device_of: Callable[[torch.device], Device],
-        checked: Callable[[Launcher, LoadedKernel], None] | None = None,
+        checked: Checked | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.plan = plan
@@ -151,9 +152,9 @@ def bind_extras(
         value = given.get(argument.name, argument.default)
         if not argument.fixed:
             bound[argument.name] = value
-        elif value != argument.default:
+        elif value is not argument.adapted and value != argument.adapted:
             raise _bad_call(
-                f"`{argument.name}` is {value!r}; the kernel was adapted with {argument.default!r}",
+                f"`{argument.name}` is {value!r}; the kernel was adapted with {argument.adapted!r}",
                 "adapt the reference with this value",
             )
     return bound

@@ -65,6 +65,10 @@ class _Source:
     sizes: tuple[int, ...]
 
 
+Checked = Callable[["Launcher", LoadedKernel, int], None]
+"""Judges a form, the kernel of a head dim, before its first result is handed out. Raises CuError to refuse it."""
+
+
 class Launcher:
     """One kernel text on one device, for every size, stride and listed element type.
 
@@ -77,7 +81,7 @@ class Launcher:
         text: KernelText,
         preconditions: Sequence[Precondition] = (),
         say: Callable[[str], None] | None = None,
-        checked: Callable[[Launcher, LoadedKernel], None] | None = None,
+        checked: Checked | None = None,
     ) -> None:
         self.device = device
         self.text = text
@@ -168,7 +172,7 @@ class Launcher:
         if self._checked is None:
             return
         try:
-            self._checked(self, self._kernels[form])
+            self._checked(self, self._kernels[form], form[1])
         except CuError:
             del self._kernels[form]
             self._plans.clear()

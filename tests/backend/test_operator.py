@@ -35,7 +35,7 @@ def captures(inputs: Mapping[str, Tensor], extras: Mapping[str, object]) -> dict
 PLAN = OperatorPlan(
     KernelText(text(), small_contract()),
     captures,
-    (ExtraArgument("weight"), ExtraArgument("cap", 30.0), ExtraArgument("causal", True, fixed=True)),
+    (ExtraArgument("weight"), ExtraArgument("cap", 30.0), ExtraArgument("causal", True, fixed=True, adapted=True)),
 )
 WEIGHT = torch.rand(HQ, LK)
 
@@ -107,6 +107,14 @@ def test_a_wrong_call_is_refused(args, kwargs, message: str) -> None:
         operator(*qkv(), *args, **kwargs)
     assert message in str(caught.value) and caught.value.diagnostics[0].code == "CU821"
     assert not device.launches
+
+
+def test_a_default_that_is_not_the_adapted_value_is_refused() -> None:
+    """The reference would use its default; the kernel was made for another value."""
+    arguments = (ExtraArgument("window", 64, fixed=True, adapted=40),)
+    with pytest.raises(CuError, match="`window` is 64; the kernel was adapted with 40"):
+        bind_extras(arguments, (), {})
+    assert bind_extras(arguments, (40,), {}) == {}
 
 
 def test_arguments_bind_as_python_binds_them() -> None:

@@ -346,7 +346,8 @@ def test_another_length_is_served_and_another_type_compiled(bench: Bench) -> Non
 def test_a_form_is_checked_before_its_first_result(bench: Bench) -> None:
     seen: list[DType] = []
 
-    def checked(launcher: Launcher, kernel: object) -> None:
+    def checked(launcher: Launcher, kernel: object, head_dim: int) -> None:
+        assert head_dim == D
         seen.append(kernel.instantiation.dtype)  # type: ignore[attr-defined]
         launcher.run(bench.inputs, bench.captures, ("o",))
         if len(seen) > 1:
