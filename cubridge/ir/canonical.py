@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cubridge.ir.alpha import numbered_body, numbered_locals
 from cubridge.ir.nodes import (
     Argument,
     Assign,
@@ -43,10 +44,10 @@ _OPERATORS: Final = {"floor_div": "//", "floor_mod": "%"}
 
 
 def canonical(kernel: Kernel) -> Kernel:
-    """The kernel with every region in its normal form, which is for comparing and not for reading."""
+    """The kernel with every region in its normal form and the locals of all else numbered, for comparing and not for reading."""
     constants = {c.name: FloatLit(c.value) for c in kernel.constants if isinstance(c.value, float)}
     regions = tuple(_Values(constants).function(r) for r in kernel.regions)
-    return kernel if regions == kernel.regions else replace(kernel, regions=regions)
+    return replace(kernel, regions=regions, schedule=numbered_locals(kernel.schedule), body=numbered_body(kernel.body))
 
 
 @dataclass

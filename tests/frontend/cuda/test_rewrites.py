@@ -1,11 +1,11 @@
-"""Rewrites that preserve behaviour lift to the same kernel, up to the names of locals."""
+"""Rewrites that preserve behaviour lift to the same kernel."""
 
 from __future__ import annotations
 
 import pytest
 
+from cubridge.ir.canonical import canonical
 from tests.frontend.cuda.kernels import ARCHITECTURES, kernel_text, lift_text, shipped
-from tests.frontend.cuda.normal import normal
 from tests.frontend.cuda.rewrites import REWRITES, Rewrite
 
 CASES = [(arch, r) for r in REWRITES for arch in ARCHITECTURES if r.only in ("", arch)]
@@ -15,4 +15,4 @@ CASES = [(arch, r) for r in REWRITES for arch in ARCHITECTURES if r.only in ("",
 def test_rewrite_lifts_equal(arch: str, rewrite: Rewrite) -> None:
     text = rewrite.apply(kernel_text(arch))
     assert text != kernel_text(arch)
-    assert normal(lift_text(arch, text).kernel) == normal(shipped(arch).kernel)
+    assert canonical(lift_text(arch, text).kernel) == canonical(shipped(arch).kernel)
