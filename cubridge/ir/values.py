@@ -75,10 +75,8 @@ def _one_thread() -> Iterator[None]:
 
 
 def prepare(kernel: Kernel) -> Code:
-    scalar = (*VALUE_REGIONS, "tile_setup")
-    functions = {
-        f.name: compile_function(f) for f in (*kernel.regions, kernel.schedule) if f.name in (*scalar, SCHEDULE)
-    }
+    scalar = (*VALUE_REGIONS, SCHEDULE)
+    functions = {f.name: compile_function(f) for f in (*kernel.regions, kernel.schedule) if f.name in scalar}
     regions = {f.name: compile_region(f) for f in kernel.regions if f.name not in scalar}
     return Code(kernel, compile_body(kernel, handlers(ValueRun)), regions, functions, compile_expr(kernel.row_origin))
 

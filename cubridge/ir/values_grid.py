@@ -88,7 +88,7 @@ def _keys(machine: ValueMachine, work: tuple[np.ndarray, ...]) -> np.ndarray:
     functions = machine.compiled.functions
 
     def call(name: str, *args: Value) -> Value:
-        return machine.call_function(functions[name], name, args, node)
+        return machine.call_function(machine.agents[-1], functions[name], name, args, node)
 
     blocks = len(machine.blocks)
     sequence = call("key_sequence", call(SCHEDULE, *work))

@@ -29,12 +29,13 @@ from cubridge.ir.nodes import (
     Record,
     RegionCall,
     RegisterTile,
+    Row,
     SharedValue,
     Stmt,
 )  # fmt: skip
 from cubridge.ir.types import DType
 from cubridge.ir.values_launch import Blocks
-from cubridge.ir.values_regions import Item, Run
+from cubridge.ir.values_regions import Env, Item, Run, as_item
 from cubridge.ir.values_tiles import FRAGMENT, LANES, TORCH, RowValues, TeamTile, poison
 
 WARP = 32
@@ -111,12 +112,13 @@ class PendingGemm:
 
 
 class Frame:
-    """The names of one call of a scalar function, in the place of an agent."""
+    """The names of one call of a scalar function, in the place of the team that calls it."""
 
-    __slots__ = ("machine", "names", "threads")
+    __slots__ = ("machine", "names", "team", "threads")
 
-    def __init__(self, machine: ValueMachine, names: dict[str, Value]) -> None:
+    def __init__(self, machine: ValueMachine, team: Team, names: dict[str, Value]) -> None:
         self.machine = machine
+        self.team = team
         self.names = names
         self.threads = 1
 
@@ -150,8 +152,7 @@ class ValueMachine(Machine[Team]):
         self.globals = dict(names) | {
             "block_x": blocks.x, "block_y": blocks.y, "block_z": blocks.z, "grid_x": grid,
         }  # fmt: skip
-        frame = Frame(self, self.globals)
-        threads = self.decide_int(compile_expr(code.kernel.threads)(frame), code.kernel)  # pyright: ignore[reportArgumentType]
+        threads = self.size(code.kernel.threads)
         size = threads if code.kernel.team == "block" else WARPGROUP
         self.agents = [self.new_team(x, x * size, size) for x in range(threads // size)]
         self.fragment_rows = next((int(c.value) for c in self.kernel.constants if c.name == "ROWS"), 1)
@@ -191,17 +192,20 @@ class ValueMachine(Machine[Team]):
     def call(self, agent: Team | Frame, fn: str, args: tuple[Value, ...], node: Expr) -> Value:
         function = self.compiled.functions.get(fn)
         if function is not None:
-            return self.call_function(function, fn, args, node)
+            team = agent.team if isinstance(agent, Frame) else agent
+            return self.call_function(team, function, fn, args, node)
         if any(isinstance(a, np.ndarray) for a in args) and fn in _NUMPY:
             return _NUMPY[fn](*args)
         if fn not in SCALAR_CALLS:
             raise fault("CU301", f"`{fn}` is not called so in a kernel body", node)
         return SCALAR_CALLS[fn](*args)
 
-    def call_function(self, function: ScalarFunction, name: str, args: tuple[Value, ...], node: Node) -> Value:
+    def call_function(
+        self, team: Team, function: ScalarFunction, name: str, args: tuple[Value, ...], node: Node
+    ) -> Value:
         if len(args) != len(function.params):
             raise fault("CU301", f"`{name}` takes {len(function.params)} arguments", node)
-        frame = Frame(self, self.globals | dict(zip(function.params, args, strict=True)))
+        frame = Frame(self, team, self.globals | dict(zip(function.params, args, strict=True)))
         frame.names.setdefault("tile", SimpleNamespace())
         for stmt, value in function.steps:
             self.scalar_step(frame, stmt, value)
@@ -218,9 +222,31 @@ class ValueMachine(Machine[Team]):
             case Assign(Attr(Name("tile"), name)) if value is not None:
                 setattr(frame.names["tile"], name, value(frame))  # pyright: ignore[reportArgumentType]
             case RegionCall("tile_setup", (Name("tile"),)):
-                self.call_function(self.compiled.functions["tile_setup"], "tile_setup", (frame.names["tile"],), stmt)
+                self.set_up(frame.team, frame.names["tile"])
             case _:
                 raise fault("CU301", "a function over numbers does not have this statement", stmt)
+
+    def set_up(self, team: Team, tile: SimpleNamespace) -> None:
+        """`tile_setup` fills `tile`: numbers for each block, and, where the tile state has row fields, values for each row."""
+        names = dict(self.globals)
+        names["i"] = as_item(tile.q_start) + self.team_rows(team)
+        self.compiled.regions["tile_setup"](Env(self, names, {}, tile))
+        blocks, warps = len(self.blocks), team.threads // WARP
+        for declared in self.kernel.tile_state:
+            value = getattr(tile, declared.name, None)
+            if isinstance(declared.type, Row):
+                if value is None:
+                    raise fault("CU255", f"`tile_setup` does not set `{declared.name}`", declared)
+                item = torch.as_tensor(value, dtype=TORCH[declared.type.dtype])
+                setattr(tile, declared.name, item.expand(blocks, warps, self.fragment_rows, FRAGMENT, 1))
+            elif isinstance(value, Tensor):
+                setattr(tile, declared.name, value.reshape(-1).expand(blocks).numpy())
+
+    def team_rows(self, team: Team) -> Tensor:
+        """The rows of a team's register tiles, counted from the first row of the query tile: [1, warps, fragment rows, 8, 1]."""
+        shape = (1, team.threads // WARP, self.fragment_rows, FRAGMENT, 1)
+        origin = self.decide_int(self.compiled.row_origin(team), self.kernel)
+        return torch.arange(shape[1] * shape[2] * FRAGMENT, dtype=torch.int32).view(shape) + origin
 
     def element(self, name: str, indices: tuple[Value, ...], node: Expr) -> Value:
         base = self.captured(name, node)

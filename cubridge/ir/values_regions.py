@@ -41,12 +41,13 @@ Run: TypeAlias = "Callable[[Env], None]"
 
 @dataclass(slots=True)
 class Env:
-    """What a region body sees. `guards`: the conditions under which an element is read at all."""
+    """What a region body sees. `rows`: the fragment rows it acts on. `guards`: the conditions under which an element is read."""
 
     machine: ValueMachine
     names: dict[str, Item]
     row: dict[str, Item]
     tile: object
+    rows: slice = field(default_factory=lambda: slice(None))
     guards: list[Item] = field(default_factory=list)
 
 
@@ -87,6 +88,8 @@ def _statement(stmt: Stmt) -> Run:
             return _assign_name(name, _expr(value))
         case Assign(Attr(Name("row"), name), value):
             return _assign_row(name, _expr(value))
+        case Assign(Attr(Name("tile"), name), value):
+            return _assign_tile(name, _expr(value))
         case If(Call("any_lane", (condition,)), then, ()):
             return _skip(stmt, _expr(condition), [_statement(s) for s in then])
         case _:
@@ -103,6 +106,13 @@ def _assign_name(name: str, value: Read) -> Run:
 def _assign_row(name: str, value: Read) -> Run:
     def run(env: Env) -> None:
         env.row[name] = value(env)
+
+    return run
+
+
+def _assign_tile(name: str, value: Read) -> Run:
+    def run(env: Env) -> None:
+        setattr(env.tile, name, value(env))
 
     return run
 
@@ -198,9 +208,10 @@ def _row_field(expr: Expr, name: str) -> Read:
 def _tile_field(expr: Expr, name: str) -> Read:
     def read(env: Env) -> Item:
         try:
-            return as_item(getattr(env.tile, name))
+            value = getattr(env.tile, name)
         except AttributeError:
             raise fault("CU301", f"`tile.{name}` has no value here", expr) from None
+        return value[:, :, env.rows] if isinstance(value, Tensor) and value.shape[2] > 1 else as_item(value)
 
     return read
 

@@ -13,7 +13,7 @@ from cubridge.ir.nodes import CopyAsync, Gemm, RegionCall, Stmt, Tile
 from cubridge.ir.values_launch import GlobalTensor
 from cubridge.ir.values_machine import PendingGemm, Team, ValueMachine
 from cubridge.ir.values_regions import Env, Item, as_item
-from cubridge.ir.values_tiles import FRAGMENT, TORCH, RowValues, TeamTile, poison
+from cubridge.ir.values_tiles import TORCH, RowValues, TeamTile, poison
 
 
 class ValueRun(ValueMachine):
@@ -164,7 +164,7 @@ class ValueRun(ValueMachine):
         state = row.fields if isinstance(row, RowValues) else {}
         names = dict(self.globals) | {name: t.data[:, :, rows] for name, t in tiles.items()}
         before = {name: x[:, :, rows] for name, x in state.items()}
-        env = Env(self, names | self.accessors(agent, args, tiles, rows), dict(before), args.get("tile"))
+        env = Env(self, names | self.accessors(agent, args, tiles, rows), dict(before), args.get("tile"), rows)
         given = dict(env.names)
         self.compiled.regions[stmt.region](env)
         for name, tile in tiles.items():
@@ -181,10 +181,7 @@ class ValueRun(ValueMachine):
         found: dict[str, Item] = {}
         tile = args.get("tile")
         if tile is not None:
-            warps = agent.threads // 32
-            shape = (1, warps, self.fragment_rows, FRAGMENT, 1)
-            inside = torch.arange(warps * self.fragment_rows * FRAGMENT, dtype=torch.int32).view(shape)[:, :, rows]
-            found["i"] = inside + as_item(tile.q_start) + self.decide_int(self.compiled.row_origin(agent), self.kernel)
+            found["i"] = self.team_rows(agent)[:, :, rows] + as_item(tile.q_start)
         if "kv_start" in args:
             found["kv_start"] = as_item(args["kv_start"])
             columns = torch.arange(tiles["s"].columns, dtype=torch.int32).view(1, 1, 1, 1, -1)

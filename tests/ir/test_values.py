@@ -168,3 +168,32 @@ def test_an_index_past_a_captured_tensor_is_found() -> None:
     with pytest.raises(CuError) as error:
         run_values(kernel, q, Launch(PROBE_SHAPE, captures={"slope": torch.ones(6)}))
     assert error.value.diagnostics[0].code == "CU313"
+
+
+DOCUMENTS = (
+    ("tile_state()", "tile_state(\n    doc_i=Row(i32),\n)"),
+    ("exponent_scale=Scalar(f32, host=D ** -0.5 * LOG2E),", f"{SCALE},\ndoc=Captured(i32, B, Lk, pad=128),"),
+    (
+        "def tile_setup(tile):\n    pass",
+        "def tile_setup(tile):\n    q = maximum(minimum(i, Lq - 1), 0)\n    tile.doc_i = p.doc[tile.b, q]",
+    ),
+    ("s = where(j < Lk, s, -inf)", "s = where((j < Lk) & (tile.doc_i == p.doc[tile.b, j]), s, -inf)"),
+    ("full_hi = Lk // BLOCK_KV", "full_hi = 0"),
+)
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_a_value_for_each_row_that_tile_setup_captures(name: str) -> None:
+    shape = Shape(2, 2, 1, 270, 270, 64)
+    doc = torch.stack([torch.arange(270) // 100, torch.arange(270) // 37])
+    keep = (doc[:, :, None] == doc[:, None, :])[:, None]
+    check(variant(name, *DOCUMENTS), shape, keep, captures={"doc": doc})
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_rows_that_tile_setup_reads_lie_inside(name: str) -> None:
+    kernel = variant(name, *DOCUMENTS, ("maximum(minimum(i, Lq - 1), 0)", "maximum(i, 0)"))
+    shape = Shape(1, 2, 1, 270, 130, 64)
+    with pytest.raises(CuError) as error:
+        run_values(kernel, inputs(shape), Launch(shape, {"doc": torch.zeros(1, 130)}, {"GROUP_HEADS": 4}))
+    assert error.value.diagnostics[0].code == "CU313"
