@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cubridge.driver.attention import Attention
 from cubridge.frontend.reference.load import Reference, load_reference
-from cubridge.frontend.reference.trace import Traced, only_tensors, trace
+from cubridge.frontend.reference.trace import Traced, trace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +55,6 @@ def read_reference(
 
 def _attention(name: str, traced: Traced) -> Attention:
     def captures(shape: Shape, extra: Extra, inputs: dict[str, Tensor]) -> Captures:
-        return traced.captures(shape.sizes(), {**only_tensors(extra), **inputs})  # pyright: ignore[reportArgumentType]
+        return traced.captures(shape.sizes(), {**extra, **inputs})  # pyright: ignore[reportArgumentType]
 
     return Attention(name, traced.spec, traced.extra, captures, traced.oracle, traced.half)  # pyright: ignore[reportArgumentType]
