@@ -1,0 +1,166 @@
+"""An adaptation as a PyTorch operator: what `Adaptation.compile()` gives."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from cubridge.backend.compile_cache import content_key, default_cache_dir
+from cubridge.backend.gpu import find_gpu
+from cubridge.backend.operator import AttentionOperator, ExtraArgument, OperatorPlan
+from cubridge.driver.check import Checker, approximations
+from cubridge.driver.kernels import DTYPES
+from cubridge.driver.plan import gpu_cases
+from cubridge.driver.runners import LaunchRunner
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.spec import Shape
+
+if TYPE_CHECKING:
+    from cubridge.backend.device import Device, LoadedKernel
+    from cubridge.backend.runtime import Launcher
+    from cubridge.driver.adapt import Adapted
+    from cubridge.frontend.reference.trace import Traced
+
+    CaptureValue = Tensor | bool | int | float
+
+
+def compile_adapted(
+    adapted: Adapted,
+    device_of: Callable[[torch.device], Device] = find_gpu,
+    *,
+    check: bool = True,
+    cache_dir: Path | None = None,
+) -> AttentionOperator:
+    """The operator. It is called like the reference; with `check`, each compiled form is judged on the device before its
+    first result is handed out, once for each content and architecture."""
+    traced = adapted.reference.traced
+    arguments = extra_arguments(traced)
+    captures = SpecCaptures(traced, {a.name: a.adapted for a in arguments if a.fixed})
+    plan = OperatorPlan(
+        text=adapted.text,
+        captures=captures,
+        arguments=arguments,
+        preconditions=traced.spec.preconditions,
+        constants=captures.constants(),
+        gives_lse=traced.spec.gives_lse,
+    )
+    judge = DeviceCheck(adapted, default_cache_dir() if cache_dir is None else cache_dir) if check else None
+    return AttentionOperator(plan, device_of, judge)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def extra_arguments(traced: Traced) -> tuple[ExtraArgument, ...]:
+    """The reference's parameters after q, k, v. Fixed are those that the trace saw as plain Python values."""
+    function = traced.reference.function
+    entry = function.forward if isinstance(function, torch.nn.Module) else function
+    parameters = list(inspect.signature(entry).parameters.values())[3:]
+    given = traced.extra(traced.shape)
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    known = {p.name for p in named}
+    extras = [_argument(traced, p.name, p.default, given) for p in named]
+    return (*extras, *(_argument(traced, n, inspect.Parameter.empty, given) for n in given if n not in known))
+
+
+def _argument(traced: Traced, name: str, default: object, given: Mapping[str, object]) -> ExtraArgument:
+    recording = traced.assembled.lifter.recording
+    free = name in recording.inputs or (name in recording.scalars and name not in recording.fixed)
+    if free:
+        return ExtraArgument(name, default)
+    return ExtraArgument(name, default, fixed=True, adapted=given.get(name, default))
+
+
+# ---- captured values -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SpecCaptures:
+    """From a call to the captured values of its spec, on the CPU. Calls of the same sizes with the same arguments, unchanged
+    since, are answered from the last one. `fixed`: arguments that a call does not hand over."""
+
+    traced: Traced
+    fixed: Mapping[str, object]
+    _last: tuple[object, dict[str, CaptureValue]] | None = None
+    _held: list[weakref.ref[Tensor]] = field(default_factory=list[weakref.ref[Tensor]])
+
+    def __call__(self, inputs: Mapping[str, Tensor], extras: Mapping[str, object]) -> dict[str, CaptureValue]:
+        q, k, _ = inputs["q"], inputs["k"], inputs["v"]
+        sizes = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3]).sizes()
+        read = {**inputs, **extras} if self._reads_inputs() else dict(extras)
+        tensors = [t for t in read.values() if isinstance(t, Tensor)]
+        key = (tuple(sizes.values()), tuple((n, _identity(v)) for n, v in read.items()))
+        fresh = any(t.is_inference() for t in tensors) or any(ref() is None for ref in self._held)
+        if self._last is not None and self._last[0] == key and not fresh:
+            return self._last[1]
+        numbers = {n: v for n, v in self.fixed.items() if isinstance(v, (bool, int, float))}
+        on_cpu = numbers | {n: v.detach().cpu() if isinstance(v, Tensor) else v for n, v in read.items()}
+        found = self.traced.captures(sizes, on_cpu)  # pyright: ignore[reportArgumentType]
+        values = cast("dict[str, CaptureValue]", dict(found))
+        self._last, self._held = (key, values), [weakref.ref(t) for t in tensors]
+        return values
+
+    def constants(self) -> dict[str, CaptureValue]:
+        """Those that the reference fixes."""
+        fixed = [c.name for c in self.traced.spec.captures if c.kind == "constant"]
+        held = {s.name: s.tensor for s in self.traced.assembled.table.sources.values()}
+        constants = self.traced.assembled.lifter.constants
+        return {name: constants[held[name]] for name in fixed}
+
+    def _reads_inputs(self) -> bool:
+        """A computed capture may read q, k or v."""
+        return any(c.kind == "computed" for c in self.traced.spec.captures)
+
+
+def _identity(value: object) -> object:
+    return (id(value), 0 if value.is_inference() else value._version) if isinstance(value, Tensor) else value
+
+
+# ---- the check of the compiled kernel --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCheck:
+    """Runs a compiled form against the oracle. What was accepted once is noted in `folder`, by content."""
+
+    adapted: Adapted
+    folder: Path
+
+    def __call__(self, launcher: Launcher, kernel: LoadedKernel, head_dim: int) -> None:
+        """Errors: CU828 with the first problem that the kernel gets wrong."""
+        # The bound is derived by autograd, which torch switches off inside an operator: for this thread alone.
+        with ThreadPoolExecutor(1) as outside:
+            outside.submit(self._judge, launcher, kernel, head_dim).result()
+
+    def _judge(self, launcher: Launcher, kernel: LoadedKernel, head_dim: int) -> None:
+        traced = self.adapted.reference.traced
+        note = self.folder / f"{content_key(kernel.key, traced.spec)}.checked"
+        if note.exists():
+            return
+        dtype = next(name for name, d in DTYPES.items() if d == kernel.instantiation.dtype)
+        checker = Checker(self.adapted.reference.attention, dtype, approximations(self.adapted.target))
+        shape = replace(self.adapted.shape, D=head_dim)
+        for result in checker.run(LaunchRunner(launcher, "gpu"), gpu_cases(traced.spec, shape)):
+            if not result.accepted:
+                raise CuError(
+                    Diagnostic(
+                        "CU828",
+                        f"the compiled kernel is wrong at {result.shape}, {result.inputs}: error {result.worst:.3g} times "
+                        f"its bound {result.detail}",
+                        help="this is a fault of the tool; no result was handed out",
+                    ),
+                    exit_code=3,
+                )
+        try:
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.touch()
+        except OSError:
+            return  # checked again next time

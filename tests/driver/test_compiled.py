@@ -1,0 +1,125 @@
+"""The operator of an adaptation, on the emulator: called like its reference, at other sizes, with other arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cubridge.backend.emulate import EmulatorDevice
+from cubridge.backend.operator import AttentionOperator
+from cubridge.driver.adapt import Adapted, adapt_unchecked
+from cubridge.driver.compiled import compile_adapted
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.spec import Shape
+
+SHAPE = Shape(1, 4, 2, 70, 130, 64)
+TABLE = torch.linspace(-1.0, 1.0, 7)
+
+
+def extra_inputs(shape, device):
+    return {"slopes": torch.linspace(0.1, 0.4, shape.Hq, device=device), "cap": 20.0}
+
+
+def attention(q, k, v, slopes, cap=30.0, causal=True):
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    i = torch.arange(q.shape[2], device=q.device)[:, None]
+    j = torch.arange(k.shape[2], device=q.device)[None, :]
+    s = q @ k.mT * q.shape[-1] ** -0.5
+    s = cap * torch.tanh(s / cap) + slopes[:, None, None] * (j - i) + TABLE[(i + j) % 7]
+    if causal:
+        s = s.masked_fill(j > i, -torch.inf)
+    return (torch.softmax(s.float(), dim=-1) @ v.float()).to(q.dtype)
+
+
+@pytest.fixture(scope="module")
+def adapted() -> Adapted:
+    return adapt_unchecked(attention, "sm80", SHAPE, extra_inputs=extra_inputs)
+
+
+@pytest.fixture
+def operator(adapted: Adapted) -> AttentionOperator:
+    device = EmulatorDevice(schedules=(0,))
+    return compile_adapted(adapted, lambda _: device, check=False)
+
+
+def qkv(shape: Shape = SHAPE, dtype: torch.dtype = torch.bfloat16) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(shape.Lq)
+    sides = ((shape.Hq, shape.Lq), (shape.Hk, shape.Lk), (shape.Hk, shape.Lk))
+    q, k, v = (torch.randn(shape.B, h, n, shape.D, generator=generator).to(dtype) for h, n in sides)
+    return q, k, v
+
+
+def close(got: Tensor, inputs: tuple[Tensor, Tensor, Tensor], *args: object, **kwargs: object) -> None:
+    q, k, v = (t.float() for t in inputs)
+    torch.testing.assert_close(got.float(), attention(q, k, v, *args, **kwargs), rtol=2e-2, atol=2e-2)
+
+
+def test_it_computes_what_the_reference_computes(operator: AttentionOperator) -> None:
+    slopes = torch.linspace(0.1, 0.4, 4)
+    close(operator(*qkv(), slopes, 20.0), qkv(), slopes, 20.0)
+    close(operator(*qkv(), slopes=slopes, causal=True), qkv(), slopes)
+
+
+def test_other_sizes_types_and_arguments(operator: AttentionOperator) -> None:
+    slopes = torch.tensor([0.5, 0.0, -0.25])
+    shape = Shape(2, 3, 3, 33, 65, 64)
+    close(operator(*qkv(shape, torch.float16), slopes, 5), qkv(shape, torch.float16), slopes, 5)
+    slopes[1] = 0.75
+    close(operator(*qkv(shape, torch.float16), slopes, 5), qkv(shape, torch.float16), slopes, 5)
+    close(operator(*qkv(shape, torch.float16), slopes.clone(), 50.0), qkv(shape, torch.float16), slopes, 50.0)
+
+
+def test_what_the_adaptation_does_not_cover_is_refused(operator: AttentionOperator) -> None:
+    slopes = torch.linspace(0.1, 0.4, 4)
+    with pytest.raises(CuError, match="`causal` is False; the kernel was adapted with True"):
+        operator(*qkv(), slopes, causal=False)
+    with pytest.raises(CuError, match="`slopes` is missing"):
+        operator(*qkv())
+    with pytest.raises(CuError, match=r"shape \[5\]"):
+        operator(*qkv(), torch.ones(5))
+
+
+def test_constants_are_part_of_the_identity(adapted: Adapted, operator: AttentionOperator) -> None:
+    assert torch.equal(operator.plan.constants["TABLE"], TABLE)
+    assert compile_adapted(adapted, check=False).key == operator.key
+
+
+def test_a_kernel_is_judged_once_before_its_first_result(adapted: Adapted, tmp_path: Path, monkeypatch) -> None:
+    from cubridge.driver import compiled
+    from cubridge.driver.plan import Case
+
+    cases: list[int] = []
+
+    def few(spec, shape):
+        cases.append(shape.D)
+        return [Case("random", Shape(1, 2, 1, 33, 65, shape.D))]
+
+    monkeypatch.setattr(compiled, "gpu_cases", few)
+    slopes = torch.linspace(0.1, 0.4, 4)
+    for _ in range(2):
+        device = EmulatorDevice(schedules=(0,))
+        operator = compile_adapted(adapted, lambda _, device=device: device, cache_dir=tmp_path)
+        close(operator(*qkv(), slopes, 20.0), qkv(), slopes, 20.0)
+    assert cases == [64] and len(list(tmp_path.glob("*.checked"))) == 1
+
+
+def test_a_wrong_kernel_gives_no_result(adapted: Adapted, tmp_path: Path, monkeypatch) -> None:
+    from dataclasses import replace
+
+    from cubridge.driver import compiled
+    from cubridge.driver.plan import Case
+    from cubridge.ir.source import SourceFile
+
+    monkeypatch.setattr(compiled, "gpu_cases", lambda spec, shape: [Case("random", Shape(1, 2, 1, 33, 65, 64))])
+    text = adapted.text.source.text.replace("store_tile(o_gmem", "zero(o); store_tile(o_gmem")
+    wrong = replace(adapted, text=replace(adapted.text, source=SourceFile.from_text("kernel.cu", text)))
+    device = EmulatorDevice(schedules=(0,))
+    operator = compile_adapted(wrong, lambda _: device, cache_dir=tmp_path)
+    for _ in range(2):
+        with pytest.raises(CuError, match="the compiled kernel is wrong") as caught:
+            operator(*qkv(), torch.ones(4))
+        assert caught.value.exit_code == 3 and not list(tmp_path.glob("*.checked"))
