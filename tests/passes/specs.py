@@ -50,10 +50,14 @@ def softmax(score: str = SCALED, mask: str = "True", captures: str = "") -> Atte
     rows = (RowReduction("l", "sum", visible, weight),)
     lse = _expr("m + log(l)")
     heads = _expr("h // (Hq // Hk)")
-    return AttentionSpec(_expr(score), visible, weight, rows, _expr("acc / l"), True, lse, heads, captures=_captures(captures))
+    return AttentionSpec(
+        _expr(score), visible, weight, rows, _expr("acc / l"), True, lse, heads, captures=_captures(captures)
+    )
 
 
-def elementwise(weight: str, finalize: str = "acc", score: str = SCALED, mask: str = "True", captures: str = "") -> AttentionSpec:
+def elementwise(
+    weight: str, finalize: str = "acc", score: str = SCALED, mask: str = "True", captures: str = ""
+) -> AttentionSpec:
     heads = _expr("h // (Hq // Hk)")
     return AttentionSpec(
         _expr(score), _expr(mask), _expr(weight), (), _expr(finalize), False, None, heads, captures=_captures(captures)
@@ -125,7 +129,8 @@ CASES: Final[dict[str, Case]] = {
     "chunks": Case(softmax(mask="i // 64 == j // 64")),
     "share question": Case(
         softmax(
-            mask="(j <= i) & (sample[b, i] == sample[b, j]) & (sample[b, i] >= 0) & ((answer[b, j] == 0) | (answer[b, i] == answer[b, j]))",
+            mask="(j <= i) & (sample[b, i] == sample[b, j]) & (sample[b, i] >= 0) & ((answer[b, j] == 0) | "
+            "(answer[b, i] == answer[b, j]))",
             captures="sample i32 B, Lk; answer i32 B, Lk",
         ),
         _shared,
@@ -135,7 +140,9 @@ CASES: Final[dict[str, Case]] = {
     "documents": Case(softmax(mask=_DOC, captures=_DOC_CAPTURE), _documents, exact_tiles=False),
     "documents causal": Case(softmax(mask=f"({_DOC}) & (j <= i)", captures=_DOC_CAPTURE), _documents, exact_tiles=False),
     "relative": Case(softmax(f"{SCALED} + (i - j)")),
-    "relative table": Case(softmax(f"{SCALED} + table[h, maximum(minimum(i - j, 16), -16) + 16]", captures="table f32 Hq, 33"), _table),
+    "relative table": Case(
+        softmax(f"{SCALED} + table[h, maximum(minimum(i - j, 16), -16) + 16]", captures="table f32 Hq, 33"), _table
+    ),
     "alibi": Case(softmax(f"{SCALED} + slope[h] * (j - i - Lk + Lq)", CAUSAL, "slope f32 Hq"), _slopes),
     "alibi two sided": Case(softmax(f"{SCALED} - slope[h] * abs(i + Lk - Lq - j)", captures="slope f32 Hq"), _slopes),
     "softcap": Case(softmax(f"20 * tanh({SCALED} / 20)", CAUSAL)),
@@ -179,7 +186,9 @@ CASES: Final[dict[str, Case]] = {
         normalised("exp(x - m)", {"l": "sum exp(x - m) over j < Lk"}, "acc / l", mask="j <= i")
     ),
     "scaled by largest": Case(normalised("maximum(x, 0)", {"top": "max x"}, "acc / (1 + maximum(top, 0))", mask="j <= i")),
-    "scalar cap": Case(softmax(f"cap * tanh({SCALED} / cap)", "j < i + window", "cap f32; window i32"), lambda s: {"cap": 12.0, "window": 40}),
+    "scalar cap": Case(
+        softmax(f"cap * tanh({SCALED} / cap)", "j < i + window", "cap f32; window i32"), lambda s: {"cap": 12.0, "window": 40}
+    ),
     "bool keys": Case(
         softmax(mask="keep[b, j] & (j <= i)", captures="keep bool B, Lk"),
         lambda s: {"keep": (torch.arange(s.Lk) % 3 != 1).expand(s.B, -1).contiguous()},

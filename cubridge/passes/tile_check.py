@@ -1,0 +1,156 @@
+"""A key sequence against its mask, tile by tile: nothing visible is skipped, nothing masked is walked as full.
+
+The judge is the three-valued evaluation of `tiles`, over smaller and smaller parts of a tile where it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Final
+
+from cubridge.ir.evaluate import evaluate
+from cubridge.ir.nodes import Assign, Attr, Expr, Function, Index, Kernel, Name, Node, Record, Scalar
+from cubridge.ir.walk import free_names, rewrite, walk
+from cubridge.passes.shape import tile_shape
+from cubridge.passes.tiles import Box, Interval, Truth, truth
+
+Values = Mapping[Expr, int]
+"""Integers by the expression that they stand for: sizes, constants, fields of the tile, parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Key tile `tile` is visited, and masked or not."""
+
+    tile: int
+    masked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TileFault:
+    """A tile that the sequence gets wrong: `what` is "skipped" or "unmasked"."""
+
+    what: str
+    q_start: int
+    tile: int
+    values: Values
+
+
+def visits(kernel: Kernel, values: Values) -> list[Visit]:
+    """The key tiles that the query tile of `values` visits, in order."""
+    keys = _record(kernel.region("key_sequence"), values)
+    count = _result(kernel.region("key_count"), keys)
+    steps = ({**keys, Name("t"): t} for t in range(count))
+    return [Visit(_result(kernel.region("key_tile"), s), bool(_result(kernel.region("key_masked"), s))) for s in steps]
+
+
+def _record(region: Function, values: Values) -> dict[Expr, int]:
+    names = _run(region, values)
+    assert isinstance(region.result, Record)
+    fields = {Attr(Name("keys"), f.name): _number(f.value, names) for f in region.result.fields}
+    return {**values, **fields}
+
+
+def _result(region: Function, values: Values) -> int:
+    assert region.result is not None
+    return _number(region.result, _run(region, values))
+
+
+def _run(region: Function, values: Values) -> dict[Expr, int]:
+    names = dict(values)
+    for statement in region.body:
+        assert isinstance(statement, Assign)
+        names[statement.target] = _number(statement.value, names)
+    return names
+
+
+def _number(expr: Expr, values: Values) -> int:
+    return evaluate(expr, lambda node: values[node])  # pyright: ignore[reportReturnType]
+
+
+# ---- the check -------------------------------------------------------------------------------------------------------
+
+_LENGTHS: Final = ((1, 1), (1, 300), (300, 1), (257, 257), (130, 400), (400, 130))
+_UNKNOWN_VALUES: Final = (0, 70)
+
+
+def tile_fault(kernel: Kernel, predicate: Expr) -> TileFault | None:
+    """The first fault of the key sequence of `kernel` for mask `predicate`, over small lengths; None if there is none.
+    Values that only a launch knows take a few small numbers; data of single rows and keys is unknown."""
+    kernel, predicate, loads = _without_loads(kernel, predicate)
+    shape = tile_shape(kernel)
+    constants: dict[Expr, int] = {Name(c.name): c.value for c in kernel.constants if isinstance(c.value, int)}
+    rows, keys = _number(shape.queries, constants), _number(shape.keys, constants)
+    unknown = [*_launch_values(kernel), *loads]
+    for (lq, lk), given in product(_LENGTHS, _UNKNOWN_VALUES if unknown else (0,)):
+        values = {**constants, **_sizes(lq, lk), **dict.fromkeys(unknown, given)}
+        for q_start in range(0, lq, rows):
+            tile = {**values, Attr(Name("tile"), "q_start"): q_start}
+            fault = _tile_fault(kernel, predicate, tile, (rows, keys, lq, lk))
+            if fault is not None:
+                return fault
+    return None
+
+
+def _without_loads(kernel: Kernel, predicate: Expr) -> tuple[Kernel, Expr, list[Name]]:
+    """Both with names for the elements of captured tensors that are the same for a whole query tile."""
+    region = kernel.region("key_sequence")
+    loads = dict.fromkeys(n for part in (predicate, region) for n in walk(part) if isinstance(n, Index))
+    fixed = {x: Name(f"load_{n}") for n, x in enumerate(loads) if not free_names(x) & {"i", "j"}}
+
+    def change(node: Node) -> Node:
+        return fixed.get(node, node) if isinstance(node, Index) else node
+
+    regions = tuple(rewrite(r, change) if r.name == "key_sequence" else r for r in kernel.regions)
+    return replace(kernel, regions=regions), rewrite(predicate, change), [*fixed.values()]
+
+
+def _sizes(lq: int, lk: int) -> dict[Expr, int]:
+    sizes = {"B": 1, "Hq": 4, "Hk": 2, "Lq": lq, "Lk": lk, "D": 64}
+    return {Name(n): v for n, v in sizes.items()}
+
+
+def _launch_values(kernel: Kernel) -> Iterator[Expr]:
+    """What the key sequence reads beside sizes and the first row of the tile."""
+    scalars = {f.name for f in kernel.tile_state if isinstance(f.type, Scalar)} | {"b", "h", "hk"}
+    yield from (Attr(Name("tile"), n) for n in sorted(scalars))
+    yield from (Attr(Name("p"), f.name) for f in kernel.params if isinstance(f.type, Scalar))
+
+
+def _tile_fault(kernel: Kernel, predicate: Expr, values: Values, extent: tuple[int, int, int, int]) -> TileFault | None:
+    rows, keys, lq, lk = extent
+    q_start = values[Attr(Name("tile"), "q_start")]
+    last = min(q_start + rows, lq) - 1
+    names: dict[Expr, Interval] = {e: Interval(v, v) for e, v in values.items()}
+    seen = {v.tile: v.masked for v in visits(kernel, values)}
+    for tile in range(-(-lk // keys)):
+        names[Name("i")] = Interval(q_start, last)
+        names[Name("j")] = Interval(tile * keys, tile * keys + keys - 1)
+        known = truth(predicate, Box(names))
+        if (
+            tile not in seen
+            and known is not Truth.NEVER
+            and any(t is not Truth.NEVER for t in _parts(predicate, names))
+        ):
+            return TileFault("skipped", q_start, tile, values)
+        if (
+            seen.get(tile) is False
+            and known is not Truth.ALWAYS
+            and any(t is not Truth.ALWAYS for t in _parts(predicate, names))
+        ):
+            return TileFault("unmasked", q_start, tile, values)
+    return None
+
+
+def _parts(predicate: Expr, names: Mapping[Expr, Interval]) -> Iterator[Truth]:
+    """The truth over parts of the box, split until each is decided or a single element."""
+    known = truth(predicate, Box(names))
+    axis = max((Name("i"), Name("j")), key=lambda a: names[a].high - names[a].low)
+    low, high = int(names[axis].low), int(names[axis].high)
+    if known is not Truth.UNKNOWN or low == high:
+        yield known
+        return
+    middle = (low + high) // 2
+    for half in (Interval(low, middle), Interval(middle + 1, high)):
+        yield from _parts(predicate, {**names, axis: half})
