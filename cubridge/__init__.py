@@ -1,3 +1,35 @@
-"""CuBridge: adapt an expert CUDA attention kernel to the attention that a PyTorch function describes."""
+"""CuBridge: adapt an expert CUDA attention kernel to the attention that a PyTorch function describes.
+
+    adaptation = cubridge.adapt(attention, kernel="sm90a")
+    print(adaptation.patch)
+    fast = adaptation.compile()          # on a machine with a GPU
+    out = fast(q, k, v)
+
+Nothing is imported before it is used: torch takes longer to import than most work takes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cubridge.driver.adapt import Adaptation, adapt
+    from cubridge.ir.diagnostics import CuError, Refused
+    from cubridge.ir.spec import Shape
 
 __version__ = "0.1.0"
+__all__ = ["Adaptation", "CuError", "Refused", "Shape", "adapt"]
+
+_HOMES: Final = {
+    "Adaptation": "cubridge.driver.adapt",
+    "CuError": "cubridge.ir.diagnostics",
+    "Refused": "cubridge.ir.diagnostics",
+    "Shape": "cubridge.ir.spec",
+    "adapt": "cubridge.driver.adapt",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

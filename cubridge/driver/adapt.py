@@ -26,6 +26,7 @@ from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 if TYPE_CHECKING:
     from cubridge.backend.device import KernelText
     from cubridge.backend.lower import Patched
+    from cubridge.backend.operator import AttentionOperator
     from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
     from cubridge.passes.pipeline import Pipeline
@@ -102,6 +103,13 @@ class Adaptation:
     def cuda(self) -> str:
         """The patched kernel text."""
         return self.adapted.patched.text.decode("utf-8", errors="replace")
+
+    def compile(self) -> AttentionOperator:
+        """A PyTorch operator with the reference's arguments. Each compiled form is checked on the GPU before its first result.
+        Errors: CU820, exit code 5, where there is no GPU; what a call raises is in `backend.operator`."""
+        from cubridge.driver.compiled import compile_adapted
+
+        return compile_adapted(self.adapted)
 
     def files(self) -> dict[str, bytes]:
         """What `cuirc adapt` writes, by name; all but timings.json are the same for the same input."""
