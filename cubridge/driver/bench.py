@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
 
+from cubridge.backend.gpu import find_gpu
 from cubridge.backend.runtime import Launcher
 from cubridge.backend.timing import Clock, Timing, cuda_clock, interleave
+from cubridge.driver.folder import open_folder
 from cubridge.driver.peers import PEERS, Inputs, flex, flops, sdpa
+from cubridge.driver.problem import fitting_shapes
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 ROUNDS: Final = 7
+LONG_SHAPE: Final = Shape(2, 32, 32, 8192, 8192, 128)
+"""Where the time of a kernel is that of its main loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,16 @@ class Measured:
                 f"{name:12} {timing.median:8.3f} ms ({timing.least:.3f} to {timing.most:.3f}) {speed:6.0f} TFLOP/s"
             )
         return "\n".join(lines)
+
+
+def bench_folder(folder: Path, peers: Sequence[str], shape: Shape | None) -> str:
+    """What `cuirc bench` prints for an output folder of `cuirc adapt`. Errors: CU820 without a GPU; as `open_folder`."""
+    device = find_gpu()
+    adapted = open_folder(folder)
+    spec = adapted.reference.attention.spec
+    fitting = fitting_shapes(spec, [replace(LONG_SHAPE, D=adapted.shape.D), adapted.shape])
+    wanted = shape or fitting[0]
+    return bench(adapted.reference.attention, adapted.text, adapted.dtype, wanted, peers, device).to_text()
 
 
 def bench(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from cubridge.backend.emulate import EmulatorDevice
 from cubridge.driver.attention import Attention
-from cubridge.driver.bench import bench
+from cubridge.driver.bench import bench, bench_folder
 from cubridge.driver.kernels import choose_kernel
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Shape
@@ -46,3 +47,10 @@ def test_a_table_of_what_was_timed() -> None:
 def test_an_unknown_peer_is_refused() -> None:
     with pytest.raises(CuError, match="`xformers` is no peer"):
         bench(attention(), choose_kernel("sm80").text, "bf16", SHAPE, ("xformers",), EmulatorDevice(), clock)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_without_a_gpu_a_tool_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(CuError) as caught:
+        bench_folder(tmp_path, ("eager",), None)
+    assert caught.value.exit_code == 5
