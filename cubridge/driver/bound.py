@@ -2,7 +2,10 @@
 
     |O - O64| <= 2 u (sum_j w_ij |V_j| + |O_i|)  +  sum_j ds_ij w'_ij (|V_j| + |O_i|)
 
-with u the unit roundoff of the half type (weights and output are rounded to it; accumulation is fp32 and covered), w the
+                     + eta (gain_i sum_j |V_j| + 1)
+
+with u the unit roundoff of the half type (weights and output are rounded to it; accumulation is fp32 and covered), eta the
+half spacing of its subnormal numbers (below 6e-5, fp16 rounds by that much, however small the weight), w the
 effective weights, w' their derivative by the score, and ds the error of a score: what fp32 loses in the dot product and the
 exponent, plus what the approximations of the score code declare."""
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from cubridge.ir.spec_values import SpecValues
 
 UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+SUBNORMAL_ROUNDOFF = {"bf16": 2.0**-134, "f16": 2.0**-25, "fp16": 2.0**-25}
 FP32_ROUNDOFF = 2.0**-24
 FP32_STEPS = 8
 """Roundings in fp32 between a dot product and its exponent (scale, bias, reference, product), generously."""
@@ -49,7 +53,8 @@ def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Te
     u, size = UNIT_ROUNDOFF[dtype], v_by_head.double().abs()
     rounding = 2 * u * (values.weights @ size + expected.abs())
     moved = ds * values.sensitivity
-    return rounding + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
+    tiny = SUBNORMAL_ROUNDOFF[dtype] * (values.gain * (values.visible.double() @ size) + 1.0)
+    return rounding + tiny + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
 
 
 def judge(got: Tensor, expected: Tensor, bound: Tensor) -> Judgement:

@@ -31,7 +31,8 @@ class SpecValues:
 
     `weights`: |d out / d V|, and out = weights @ V where finalize is linear, as it nearly always is.
     `sensitivity`: |d weight / d score| in the same unit. `slope` [B, Hq, Lq, Lk]: |d score / d s|. `approximation` [B, Hq, Lq, Lk]:
-    what the approximated functions of the score may change it by. `empty` [B, Hq, Lq]: rows that see no key; out 0 and lse -inf."""
+    what the approximated functions of the score may change it by. `gain` [B, Hq, Lq, 1]: |d out / d (sum of weight V)|.
+    `empty` [B, Hq, Lq]: rows that see no key; out 0 and lse -inf."""
 
     out: Tensor
     lse: Tensor | None
@@ -41,6 +42,7 @@ class SpecValues:
     sensitivity: Tensor
     slope: Tensor
     approximation: Tensor
+    gain: Tensor
     empty: Tensor
 
 
@@ -63,7 +65,9 @@ def spec_values(
     full = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
     scope["s"] = q.double() @ keys.mT
     score, score_slope = _derivative(spec.score, "s", scope, full, derivatives)
-    visible = _tensor(spec.mask, scope, torch.bool).expand(full) & (score != -torch.inf)  # a captured bias may hold -inf
+    visible = _tensor(spec.mask, scope, torch.bool).expand(full) & (
+        score != -torch.inf
+    )  # a captured bias may hold -inf
     empty = ~visible.any(-1, keepdim=True)
     approximation = _approximation(spec.score, approximated, scope, full)
     scope["x"] = score
@@ -83,7 +87,7 @@ def spec_values(
         lse = torch.where(empty, -torch.inf, lse).squeeze(-1)
     sensitivity = torch.where(visible, weight_slope, 0.0) * gain
     return SpecValues(
-        out, lse, visible, score, weight.abs() * gain, sensitivity, score_slope, approximation, empty.squeeze(-1)
+        out, lse, visible, score, weight.abs() * gain, sensitivity, score_slope, approximation, gain, empty.squeeze(-1)
     )
 
 
