@@ -1,7 +1,6 @@
 """How far a kernel may be from the fp64 oracle: derived from the formats it computes in, element by element.
 
     |O - O64| <= 2 u (sum_j w_ij |V_j| + |O_i|)  +  sum_j ds_ij w'_ij (|V_j| + |O_i|)
-
                      + eta (gain_i sum_j |V_j| + 1)
 
 with u the unit roundoff of the half type (weights and output are rounded to it; accumulation is fp32 and covered), eta the
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from cubridge.ir.spec_values import SpecValues
 
 UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11}
-SUBNORMAL_ROUNDOFF = {"bf16": 2.0**-134, "f16": 2.0**-25, "fp16": 2.0**-25}
+SUBNORMAL_ROUNDOFF = {"bf16": 2.0**-134, "fp16": 2.0**-25}
 FP32_ROUNDOFF = 2.0**-24
 FP32_STEPS = 8
 """Roundings in fp32 between a dot product and its exponent (scale, bias, reference, product), generously."""
