@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cubridge.driver.kernels import ChosenKernel
 from cubridge.driver.verify import verify_kernel
+from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.lift import Lifted, lift
 from cubridge.frontend.cuda.text import Headers, folder_headers
 from cubridge.ir.source import SourceFile
@@ -16,7 +17,16 @@ def lift_kernel(kernel: ChosenKernel, dtype: str, head_dim: int, source: SourceF
     """The CuIR of one instantiation, with the source map. `source`: another text under the kernel's contract.
     Errors: CU42x, every statement outside the vocabulary; CU809."""
     text = kernel.text if source is None else kernel.with_text(source)
-    return lift(text.source, text.contract, kernel.instantiation(dtype, head_dim), _headers(text.include_dirs[0]))
+    instance = kernel.instantiation(dtype, head_dim)
+    return lift(
+        text.source, text.contract, instance, _headers(text.include_dirs[0]), own_lemmas(Path(kernel.text.source.name))
+    )
+
+
+def own_lemmas(kernel: Path) -> Lemmas:
+    """The proved helpers: the shipped table, and that of the kernel beside it, `FILE.lemmas.toml` for `FILE.cu`."""
+    table = kernel.with_suffix(".lemmas.toml")
+    return load_lemmas(table) if table.is_file() else load_lemmas()
 
 
 def lift_verified(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted:

@@ -45,7 +45,7 @@ FUNCTIONS: Final[dict[str, FunctionInfo]] = {
     "i32": FunctionInfo(1, Result.INT),
     "i64": FunctionInfo(1, Result.INT),
     "exp2": FunctionInfo(1, Result.FLOAT, "exp2_approx", rel_error=2.0**-22),
-    "log2": FunctionInfo(1, Result.FLOAT, "log2_approx", rel_error=2.0**-22),
+    "log2": FunctionInfo(1, Result.FLOAT, "log2_approx", abs_error=2.0**-22, rel_error=2.0**-22),
     "rcp": FunctionInfo(1, Result.FLOAT, "rcp_approx", rel_error=2.0**-23),
     "tanh_approx": FunctionInfo(1, Result.FLOAT, "tanh_approx", rel_error=2.0**-11),
     "exp": FunctionInfo(1, Result.FLOAT, "expf"),
