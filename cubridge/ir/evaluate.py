@@ -28,7 +28,7 @@ CONSTANTS: Final[dict[str, float]] = {
 
 _BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "%": operator.mod, "**": lambda a, b: _power(a, b), "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 
@@ -57,7 +57,7 @@ def evaluate(expr: Expr, lookup: Lookup) -> Value:
         case Index(base, indices):
             return _index(lookup(base), [evaluate(x, lookup) for x in indices])
         case Unary(op, operand):
-            return _unary(op, evaluate(operand, lookup))
+            return _guard(expr, lambda value: _unary(op, value), evaluate(operand, lookup))
         case Binary(op, left, right):
             return _guard(expr, _BINARY[op], evaluate(left, lookup), evaluate(right, lookup))
         case Call(fn, args):
@@ -98,10 +98,20 @@ def _index(base: Value, indices: list[Value]) -> Value:
     return base[tuple(p.long() for p in parts)]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
 
 
+def _power(a: Value, b: Value) -> Value:
+    """`a ** b`, but no integer of more than 64 bits to the power and no complex number."""
+    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 64:
+        raise OverflowError("an integer beyond 64 bits")
+    value = a**b
+    if isinstance(value, complex):
+        raise ValueError("a root of a negative number")
+    return value
+
+
 def _guard(expr: Expr, fn: Callable[..., Value], *args: Value) -> Value:
     try:
         return fn(*args)
-    except (ZeroDivisionError, ValueError, OverflowError) as error:
+    except (ZeroDivisionError, ValueError, OverflowError, TypeError) as error:
         raise CuError(Diagnostic("CU301", f"this expression has no value: {error}", expr.span)) from error
 
 

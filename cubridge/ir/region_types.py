@@ -31,7 +31,7 @@ from cubridge.ir.nodes import (
 from cubridge.ir.printer import print_expr
 from cubridge.ir.typecheck import BASE_NAMES, BOOL, FLOAT, INT, Scope, fail, infer, is_zero
 from cubridge.ir.types import Axis, DType, ValueType
-from cubridge.ir.walk import walk
+from cubridge.ir.walk import SCOPES, walk
 
 _INT_ROWS: Final = ValueType(DType.I32, frozenset({Axis.ROW}))
 SCORES: Final = ValueType(DType.F32, frozenset({Axis.ROW, Axis.KEY}))
@@ -186,8 +186,9 @@ class _Checker:
 
     def _local(self, stmt: Assign, name: str, value: ValueType, scope: Scope) -> ValueType:
         """The type that `name` has after `name = value`."""
-        target = _ARGUMENTS[name] if name in self.rule.writes else self.locals.get(name)
-        if name in self.start.names and name not in self.rule.writes:
+        writable = name in self.rule.writes and name in _ARGUMENTS
+        target = _ARGUMENTS[name] if writable else self.locals.get(name)
+        if (name in self.start.names or name in SCOPES) and not writable:
             fail("CU205", f"`{self.region.name}` may not write `{name}`", stmt.target)
         if target is None:
             self.locals[name] = value
