@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import torch
 from torch import Tensor
 
-from bench.build import Built
+from bench.build import KERNELS, Built
 from bench.peers import Setting, eager, flex, sdpa
 from bench.table import render
 from bench.variants import VARIANTS
@@ -95,6 +95,11 @@ def speed_table(rows: Sequence[Row]) -> str:
     used = [c for c in COLUMNS if any(c in r.timings for r in rows)]
     lines = [(r.variant, *(r.tflops(c) for c in used), VARIANTS[r.variant].goal) for r in rows]
     return render(("TFLOP/s", *used, "goal"), lines)
+
+
+def all_ran(rows: Sequence[Row]) -> bool:
+    """Did both of our kernels run for every variant? Peers may fail."""
+    return all(kernel in row.timings and row.timings[kernel].fault is None for row in rows for kernel in KERNELS)
 
 
 def speed_faults(rows: Sequence[Row]) -> list[str]:
