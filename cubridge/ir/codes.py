@@ -131,6 +131,7 @@ CODES: Final[dict[str, str]] = {
     "CU706": "a proposer that the tool does not have",
     "CU707": "a transcript cannot be read",
     "CU708": "the budget of a model is used up",
+    "CU709": "a limit of money for a model without a price",
     "CU711": "the fences of a reply do not match",
     "CU712": "a reply has no block, or several, of the kind that was asked for",
     # CU8 compile and launch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, TypeVar
 
@@ -113,7 +113,7 @@ class _Placer:
             if not _reads(expr, ("i", "j")) and not _is_local(expr):
                 return self._tile_field(expr, "", lambda dtype: Scalar(dtype))
             if not _reads(expr, ("j",)) and not _is_local(expr):
-                return self._tile_field(_clamped(expr, rows=True, keys=False), "_i", lambda dtype: Row(dtype))
+                return self._tile_field(_at_a_row(expr), "_i", lambda dtype: Row(dtype))
         if isinstance(expr, Index):
             return self._load(expr)
 
@@ -235,15 +235,23 @@ def _is_local(expr: Expr) -> bool:
 
 
 E = TypeVar("E", bound=Expr)
+_LAST_ROW: Final = Call("minimum", (Name("i"), Binary("-", Name("Lq"), IntLit(1))))
+_LAST_KEY: Final = Call("minimum", (Name("j"), Binary("-", Name("Lk"), IntLit(1))))
 
 
 def _clamped(expr: E, rows: bool, keys: bool) -> E:
     """The expression at the last row and key instead of those past them, inside of its loads."""
-    values: dict[str, Node] = {}
-    if rows:
-        values["i"] = Call("minimum", (Name("i"), Binary("-", Name("Lq"), IntLit(1))))
-    if keys:
-        values["j"] = Call("minimum", (Name("j"), Binary("-", Name("Lk"), IntLit(1))))
+    values = ({"i": _LAST_ROW} if rows else {}) | ({"j": _LAST_KEY} if keys else {})
+    return _with_indices(expr, values)
+
+
+def _at_a_row(expr: E) -> E:
+    """The expression at an existing row. Threads that hold no rows run `tile_setup` too, with rows before the tile."""
+    return _with_indices(expr, {"i": Call("maximum", (_LAST_ROW, IntLit(0)))})
+
+
+def _with_indices(expr: E, values: Mapping[str, Expr]) -> E:
+    """The expression with other values of i and j inside of its loads."""
 
     def change(node: Node) -> Node:
         return substitute(node, values) if _is_load(node) else map_children(node, change)

@@ -69,14 +69,12 @@ def _literals(value: Fraction) -> tuple[float, float]:
     """Literals whose quotient is `value`: one where a decimal shows it, an inverse or a quotient of whole numbers."""
     if value == 0:
         return 0.0, 1.0
-    decimal, inverse = float(value), float(1 / value)
-    shows_inverse = Fraction(repr(inverse)) == 1 / value
-    if shows_inverse and value.numerator == 1 and value.denominator.bit_count() > 1:
-        return 1.0, inverse
+    decimal = float(value)
+    is_inverse = value.numerator == 1 and value.denominator < 2**53
+    if is_inverse and value.denominator.bit_count() > 1:
+        return 1.0, float(value.denominator)
     if Fraction(repr(decimal)) == value:
         return decimal, 1.0
-    if shows_inverse:
-        return 1.0, inverse
     if max(value.numerator, value.denominator) < 2**53:
         return float(value.numerator), float(value.denominator)
     return decimal, 1.0
