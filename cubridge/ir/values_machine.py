@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Final, Protocol
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cubridge.ir.diagnostics import CuError, Note
 from cubridge.ir.evaluate import SCALAR_CALLS
 from cubridge.ir.interp import Closure, Lanes, Value, compile_expr, fault
 from cubridge.ir.interp_code import Instruction
@@ -230,7 +231,12 @@ class ValueMachine(Machine[Team]):
         """`tile_setup` fills `tile`: numbers for each block, and, where the tile state has row fields, values for each row."""
         names = dict(self.globals)
         names["i"] = as_item(tile.q_start) + self.team_rows(team)
-        self.compiled.regions["tile_setup"](Env(self, names, {}, tile))
+        try:
+            self.compiled.regions["tile_setup"](Env(self, names, {}, tile))
+        except CuError as error:
+            note = Note(f"{team.label} calls it for rows from {int(self.team_rows(team).min())} on")
+            first, *others = error.diagnostics
+            raise CuError(replace(first, notes=(*first.notes, note)), *others) from None
         blocks, warps = len(self.blocks), team.threads // WARP
         for declared in self.kernel.tile_state:
             value = getattr(tile, declared.name, None)
@@ -261,7 +267,8 @@ class ValueMachine(Machine[Team]):
         return base
 
     def gather(self, name: str, indices: list[Item], guards: list[Item], node: Expr) -> Item:
-        return self.gather_checked(self.captured(name, node), name, [torch.as_tensor(x) for x in indices], guards, node)
+        value = self.gather_checked(self.captured(name, node), name, [torch.as_tensor(x) for x in indices], guards, node)
+        return value if value.ndim else value.item()
 
     def gather_checked(self, base: Tensor, name: str, indices: list[Tensor], guards: list[Item], node: Expr) -> Tensor:
         """Elements of a captured tensor; all that are really read must lie inside it."""

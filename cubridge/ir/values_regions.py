@@ -211,7 +211,8 @@ def _tile_field(expr: Expr, name: str) -> Read:
             value = getattr(env.tile, name)
         except AttributeError:
             raise fault("CU301", f"`tile.{name}` has no value here", expr) from None
-        return value[:, :, env.rows] if isinstance(value, Tensor) and value.shape[2] > 1 else as_item(value)
+        by_row = isinstance(value, Tensor) and value.ndim == 5 and value.shape[2] == env.machine.fragment_rows
+        return value[:, :, env.rows] if by_row else as_item(value)
 
     return read
 

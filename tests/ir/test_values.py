@@ -109,7 +109,10 @@ def test_captured_slopes(name: str) -> None:
     shape = Shape(2, 6, 3, 193, 130, 64)
     slope = torch.linspace(0.1, 0.9, 6)
     distance = torch.arange(130)[None, :] - torch.arange(193)[:, None]
-    check(variant(name, *ALIBI), shape, bias=slope[:, None, None] * distance * 64**-0.5, captures={"slope": slope})
+    kernel = variant(name, *ALIBI, ("p.slope[tile.h]", "p.slope[tile.h] * 0.5 + 0.5 * p.slope[tile.h]"))
+    check(kernel, shape, bias=slope[:, None, None] * distance * 64**-0.5, captures={"slope": slope})
+    one = Shape(1, 1, 1, 193, 130, 64)
+    check(kernel, one, bias=slope[:1, None, None] * distance * 64**-0.5, captures={"slope": slope[:1]})
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
