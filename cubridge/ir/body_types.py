@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -116,12 +116,10 @@ def slot_count(kernel: Kernel, kind: FieldType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BodyScope:
-    """Names of a body at one place, innermost block first in `names`."""
+    """What names stand for at one place of a body."""
 
     kernel: Kernel
     names: Mapping[str, Kind]
-    in_loop: bool = False
-    fields: Mapping[str, Field] = field(default_factory=dict)
 
     @staticmethod
     def of(kernel: Kernel) -> BodyScope:

@@ -39,6 +39,7 @@ CODES: Final[dict[str, str]] = {
     "CU222": "a wgmma that no commit or wait covers",
     "CU223": "work counters are drawn from and not finished",
     "CU224": "an index may pass what 32 bits hold",
+    "CU225": "what `any_lane` skips is not an exact no-op",
     # CU25x, CU26x order
     "CU250": "a deadlock",
     "CU251": "two accesses to shared memory that nothing orders",

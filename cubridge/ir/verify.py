@@ -14,6 +14,7 @@ from cubridge.ir.verify_fences import check_fences, check_groups
 from cubridge.ir.verify_keys import check_keys
 from cubridge.ir.verify_pipeline import check_pipeline
 from cubridge.ir.verify_ranges import check_ranges
+from cubridge.ir.verify_skips import check_skips
 from cubridge.ir.verify_state import check_row_state, check_tile_state
 from cubridge.ir.verify_structure import check_fields, check_regions, check_structure, check_traits
 from cubridge.ir.verify_waits import check_waits
@@ -35,6 +36,7 @@ FLOW_RULES: Final[tuple[Rule, ...]] = (
     check_shared_memory,
     check_counters,
     check_ranges,
+    check_skips,
 )
 WORKER_RULES: Final[tuple[WorkerRule, ...]] = (
     check_barriers,

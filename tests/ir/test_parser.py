@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 
 import pytest
 
@@ -22,10 +24,11 @@ from cubridge.ir.nodes import (
     IntLit,
     Name,
     Record,
+    RegionCall,
     Unary,
 )
 from cubridge.ir.parser import MAX_BYTES, parse, parse_expr
-from cubridge.ir.printer import print_expr, to_text
+from cubridge.ir.printer import print_expr, print_stmts, to_text
 from cubridge.ir.source import SourceFile
 from cubridge.ir.walk import walk
 from tests.support.golden_texts import GOLDEN_NAMES, golden_file, golden_kernel
@@ -40,6 +43,22 @@ def test_golden_text_round_trips(name: str) -> None:
     assert text == golden_file(name).text
     assert parse(SourceFile.from_text("again.cuir", text)) == kernel
     ast.parse(text)
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_every_node_has_its_place(name: str) -> None:
+    for node in walk(golden_kernel(name)):
+        assert node.span.file == golden_file(name)
+        assert node.span.text.strip()
+        if isinstance(node, Name | Attr | Index | IntLit | Call | Binary):
+            assert parse_expr(node.span.text) == node
+        if isinstance(node, CopyAsync | Gemm | RegionCall):
+            assert node.span.text == print_stmts((node,))
+
+
+def test_importing_the_text_side_does_not_load_torch() -> None:
+    code = "import sys, cubridge.ir.parser, cubridge.ir.printer, cubridge.ir.verify; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 EXPRESSIONS: dict[str, Expr] = {

@@ -133,6 +133,28 @@ def test_fault(name: str, old: str, new: str, code: str, message: str) -> None:
     assert all(f.span.file.name == f"{name}.cuir" for f in faults)
 
 
+@pytest.mark.parametrize(
+    ("condition", "body", "exact"),
+    [
+        ("row.o_scale != 1.0", "o = o * row.o_scale", True),
+        ("1.0 != row.o_scale", "o = row.o_scale * o", True),
+        ("(row.o_scale != 1.0) | (row.m < 0.0)", "o = o * row.o_scale", True),
+        ("row.m < 0.0", "o = where(row.m < 0.0, 0.0, o)", True),
+        ("row.o_scale != 1.0", "f = row.o_scale\n        o = o * f", True),
+        ("row.o_scale != 1.0", "o = o * row.m", False),
+        ("row.o_scale < 0.999", "o = o * row.o_scale", False),
+        ("(row.o_scale != 1.0) & (row.m < 0.0)", "o = o * row.o_scale", False),
+        ("row.m < 0.0", "o = where(row.m < 1.0, 0.0, o)", False),
+        ("row.m < 0.0", "o = where(row.m < 0.0, o, 0.0)", False),
+        ("row.o_scale != 0.0", "o = o + row.o_scale", False),
+        ("row.o_scale != 1.0", "o = o * row.o_scale\n        o = o * 2.0", False),
+    ],
+)
+def test_skips_are_exact(condition: str, body: str, exact: bool) -> None:
+    faults = changed("sm80", ("any_lane(row.o_scale != 1.0)", f"any_lane({condition})"), ("o = o * row.o_scale", body))
+    assert [f.code for f in faults] == ([] if exact else ["CU225"])
+
+
 def test_duplicate_fields_of_a_built_kernel() -> None:
     kernel = golden_kernel("sm80")
     twice = replace(kernel, shared=(*kernel.shared, kernel.shared[0]))
