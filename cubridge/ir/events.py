@@ -36,20 +36,20 @@ class Event:
     key: str
 
 
-def event_graph(kernel: Kernel) -> nx.DiGraph:
+def event_graph(kernel: Kernel) -> nx.DiGraph[Path]:
     """The graph of a kernel body; nodes are paths, with the attributes `event`, `label` and `role`."""
-    graph: nx.DiGraph = nx.DiGraph()
+    graph: nx.DiGraph[Path] = nx.DiGraph()
     _block(graph, kernel.body, Path(("body",)), EVERYONE, None)
     return graph
 
 
-def events(graph: nx.DiGraph) -> Iterator[Event]:
+def events(graph: nx.DiGraph[Path]) -> Iterator[Event]:
     """The events of a graph in the order of the text."""
-    for _, event in graph.nodes(data="event"):
-        yield event
+    for _, attributes in graph.nodes(data=True):
+        yield attributes["event"]
 
 
-def graph_key(graph: nx.DiGraph) -> str:
+def graph_key(graph: nx.DiGraph[Path]) -> str:
     """Equal for graphs of kernels whose orchestration is the same up to the order of statements that commute."""
     return _digest(sorted(f"{e.role} {e.key}" for e in events(graph)))
 
@@ -70,7 +70,7 @@ def structure_difference(source: Kernel, target: Kernel) -> tuple[Diagnostic, ..
 
 
 def _block(
-    graph: nx.DiGraph, body: tuple[Stmt, ...], path: Path, role: str, parent: Path | None
+    graph: nx.DiGraph[Path], body: tuple[Stmt, ...], path: Path, role: str, parent: Path | None
 ) -> tuple[str, Effects]:
     """Adds the statements of a block; gives the key of the block and its effects."""
     done: list[tuple[Path, Effects, str]] = []

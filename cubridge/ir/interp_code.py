@@ -121,7 +121,7 @@ def _op_operands(stmt: Op) -> Iterable[Closure]:
         yield (lambda agent: None) if value is None else compile_operand(value)
 
 
-def _branch(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _branch(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     condition = at.operands[0](agent)
     if type(condition) is Lanes:
         then, other = agent.mask & condition.mask, agent.mask & ~condition.mask
@@ -138,7 +138,7 @@ def _branch(machine: Machine, agent: Agent, at: Instruction) -> bool:
     return True
 
 
-def _otherwise(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _otherwise(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     saved, other = agent.masks[-1]
     if other:
         agent.masks[-1] = (saved, 0)
@@ -149,20 +149,20 @@ def _otherwise(machine: Machine, agent: Agent, at: Instruction) -> bool:
     return True
 
 
-def _end_if(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _end_if(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     agent.mask = agent.masks.pop()[0]
     agent.pc += 1
     return True
 
 
-def _for_start(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _for_start(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     start, stop = (machine.decide_int(x(agent), at.stmt) for x in at.operands)
     agent.loops.append([start, stop])
     agent.pc += 1
     return True
 
 
-def _for_test(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _for_test(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     assert isinstance(at.stmt, For)
     step, stop = agent.loops[-1]
     if step < stop:
@@ -174,24 +174,24 @@ def _for_test(machine: Machine, agent: Agent, at: Instruction) -> bool:
     return True
 
 
-def _for_next(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _for_next(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     agent.loops[-1][0] += 1
     agent.pc = at.target
     return True
 
 
-def _loop_start(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _loop_start(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     agent.loops.append([0, 0])
     agent.pc += 1
     return True
 
 
-def _jump(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _jump(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     agent.pc = at.target
     return True
 
 
-def _break(machine: Machine, agent: Agent, at: Instruction) -> bool:
+def _break(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
     for _ in range(at.depth):
         saved, other = agent.masks.pop()
         if saved != agent.mask or other:

@@ -124,7 +124,7 @@ class Machine(Generic[A]):
 
     # ---- values ----
 
-    def param(self, name: str, node: Expr) -> Value:
+    def param(self, name: str, node: Node) -> Value:
         if name not in self.params:
             raise fault("CU301", f"the parameter `{name}` has no value here", node)
         return self.params[name]
@@ -144,7 +144,7 @@ class Machine(Generic[A]):
             raise fault("CU301", f"`{name}` is not a shared tile", node)
         return self.size(declared.type.rows) * self.size(declared.type.cols) * declared.type.dtype.bytes
 
-    def slot_count(self, name: str, kind: type[Tile] | type[Barrier] | type[SharedValue], node: Expr) -> int:
+    def slot_count(self, name: str, kind: type[Tile] | type[Barrier] | type[SharedValue], node: Node) -> int:
         declared = self.shared.get(name)
         if declared is None or not isinstance(declared.type, kind):
             raise fault("CU301", f"`{name}` is not a shared {kind.__name__.lower()}", node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -64,7 +64,7 @@ def _run_group(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _one_thread() -> Generator[None]:
     """Tiles are too small to share: with two threads, each operation waits for whichever core is busy with something else."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -315,7 +315,7 @@ class ValueMachine(Machine[Team]):
         assert isinstance(stmt, RegisterTile)
         rows, *columns = (self.decide_int(x(agent), stmt) for x in at.operands)
         shape = self.rows(agent, rows, stmt)
-        agent.names[stmt.name] = TeamTile(stmt.name, stmt.dtype, shape, *(columns or (1,)), stmt)
+        agent.names[stmt.name] = TeamTile(stmt.name, stmt.dtype, shape, columns[0] if columns else 1, stmt)
         agent.pc += 1
         return True
 
