@@ -16,7 +16,7 @@ from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
 from cubridge.driver.report import CaseResult, Compiled, MutantResult, Verdict
 from cubridge.driver.runners import LaunchRunner, Runner, ValueRunner
-from cubridge.driver.transfer import transfer
+from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _reject_mutants(subject: Subject, checker: Checker, emulated: bool) -> Itera
     emulate = EMULATED_MUTANTS if emulated and subject.shape.D == EMULATED_HEAD_DIM else 0
     for name, wrong, problem in checker.wrong_specs(cases):
         try:
-            target = transfer(subject.lifted.kernel, wrong).kernel
+            target = transfer_unverified(subject.lifted.kernel, wrong)
         except CuError:
             continue
         yield checker.reject(name, problem, ValueRunner(target))
