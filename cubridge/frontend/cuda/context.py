@@ -128,7 +128,10 @@ def read_context(
         elif not _inside(regions[name], source_region):
             missing(f"the function `{name}` is not inside its region", regions[name].head_span)
     if "key_sequence" in regions:
-        kinds[regions["key_sequence"].result.name] = Kind.KEYS
+        keys = regions["key_sequence"].result.name
+        kinds[keys] = Kind.KEYS
+        if keys not in program.structs:
+            missing(f"there is no struct `{keys}`", regions["key_sequence"].head_span)
     tile = next((n for n, k in kinds.items() if k is Kind.TILE), "")
     schedule = next((f for fs in program.functions.values() for f in fs if f.result.name == tile), None)
     if schedule is None and tile:

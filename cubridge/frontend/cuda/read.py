@@ -51,6 +51,10 @@ _STEPS: Final = {"++": "+=", "--": "-="}
 _CASTS: Final = ("static_cast", "reinterpret_cast", "const_cast")
 
 
+class MissingPart(Exception):
+    """A node lacks a part that its syntax class needs, as in `a ?: b`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads nodes of one text. `place`: the span of everything read, for text that stands elsewhere (a macro's)."""
@@ -65,6 +69,12 @@ class Reader:
     # ---- expressions -------------------------------------------------------------------------------------------------
 
     def expr(self, node: Node) -> CExpr:
+        try:
+            return self._expr(node)
+        except MissingPart:
+            return Unknown(node.type, span=self.span(node))
+
+    def _expr(self, node: Node) -> CExpr:
         span = self.span(node)
         match node.type:
             case "parenthesized_expression" | "condition_clause" | "subscript_argument_list" | "initializer_pair":
@@ -284,11 +294,12 @@ class Reader:
 
     def statements(self, node: Node) -> tuple[CStmt, ...]:
         """One statement, or a declaration's several."""
-        if node.type == "declaration":
-            return self.declarations(node)
         if node.type in ("comment", "static_assert_declaration"):
             return ()
-        return (self.statement(node),)
+        try:
+            return self.declarations(node) if node.type == "declaration" else (self.statement(node),)
+        except MissingPart:
+            return (UnknownStmt(node.type, span=self.span(node)),)
 
     def statement(self, node: Node) -> CStmt:
         span = self.span(node)
@@ -399,7 +410,8 @@ def _named(node: Node) -> list[Node]:
 
 def _child(node: Node, field: str) -> Node:
     child = node.child_by_field_name(field)
-    assert child is not None, f"{node.type} without {field}"
+    if child is None:
+        raise MissingPart
     return child
 
 

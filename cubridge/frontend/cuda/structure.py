@@ -9,7 +9,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from cubridge.frontend.cuda.read import Reader, read_code
+from cubridge.frontend.cuda.read import MissingPart, Reader, read_code
 from cubridge.frontend.cuda.syntax import Block, CExpr, CType, FieldOf, Parameter
 from cubridge.frontend.cuda.text import KernelHead, Macro, ParsedText, TranslationUnit
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
@@ -117,7 +117,10 @@ class _Declarations:
 
     def items(self, parent: Node) -> None:
         for node in parent.named_children:
-            self.item(node, ())
+            try:
+                self.item(node, ())
+            except MissingPart:
+                continue  # a declaration of another kind: unknown where it is used
 
     def item(self, node: Node, template: tuple[Parameter, ...]) -> None:
         match node.type:

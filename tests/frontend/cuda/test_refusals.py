@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -88,3 +90,13 @@ def test_odd_bytes_do_no_harm(byte: bytes) -> None:
     data = kernel_text("sm80").encode()
     for at in range(500, len(data), 1900):
         direct_faults(data[:at] + byte + data[at:])
+
+
+def test_random_edits_end_in_diagnostics() -> None:
+    """Tokens deleted, replaced and put in at random; whatever comes of it, nothing but a CuError may."""
+    random, text = Random(0), kernel_text("sm80")
+    tokens = list(re.finditer(r"[A-Za-z_]\w*|\d[\w.]*|\S", text))
+    for _ in range(40):
+        where, other = random.choice(tokens), random.choice(tokens)[0]
+        new = random.choice(("", other, f"{other} {where[0]}"))
+        assert "Traceback" not in render(direct_faults((text[: where.start()] + new + text[where.end() :]).encode()))
