@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 HEADER = Path(__file__).parents[2] / "cubridge/kernels/common/wgmma_sm90a.cuh"
-WIDTHS = (64, 96, 128)  # key tile sizes and head dims the kernels instantiate
+WIDTHS = (64, 128)  # key tile sizes and head dims the kernels instantiate
 
 PREFIX = """\
 // Written by tests/kernels/wgmma_header.py: one wrapper per wgmma shape, for both half types (MMA_TYPES).

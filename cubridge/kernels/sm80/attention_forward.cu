@@ -204,6 +204,7 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
     const HeadView q_gmem = head_view(p.q, p.q_batch, p.q_head, p.q_row, tile.b, tile.h, p.len_q);
     const HeadView k_gmem = head_view(p.k, p.k_batch, p.k_head, p.k_row, tile.b, tile.hk, p.len_kv);
     const HeadView v_gmem = head_view(p.v, p.v_batch, p.v_head, p.v_row, tile.b, tile.hk, p.len_kv);
+    const OutputView o_gmem = head_view(p.o, p.o_batch, p.o_head, p.o_row, tile.b, tile.h, p.len_q);
     const KeySequence keys = key_sequence(tile, p);
     const int count = key_count(keys, p);
 
@@ -247,7 +248,6 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
 
     float lse[ROWS];
     row_finalize(o, lse, row, tile, p);
-    const OutputView o_gmem = head_view(p.o, p.o_batch, p.o_head, p.o_row, tile.b, tile.h, p.len_q);
     store_tile(o_gmem, tile.q_start, o);
     if (p.lse != nullptr) store_rows(row_view(p.lse, p.heads_q, tile.b, tile.h, p.len_q), tile.q_start, lse);
 }
