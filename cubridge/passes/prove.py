@@ -49,12 +49,12 @@ def positive(value: Poly, facts: Facts) -> bool:
 
 def nonnegative(value: Poly, facts: Facts) -> bool:
     """Is `value >= 0` always."""
-    for name, number in facts.constants.items():
-        value = value.replaced(Name(name), Poly.constant(number))
     return _nonnegative(value, facts, _DEPTH)
 
 
 def _nonnegative(value: Poly, facts: Facts, depth: int) -> bool:
+    for name, constant in facts.constants.items():
+        value = value.replaced(Name(name), Poly.constant(constant))
     number = value.as_int()
     if number is not None:
         return number >= 0

@@ -128,10 +128,8 @@ def rebuilt(terms: Terms) -> Expr:
 
 
 def _signed(term: Term) -> Expr:
-    scale = term.scale
-    if scale == MINUS_ONE:
-        return Unary("-", _unsigned(term))
-    return _device(term, scale.to_expr())
+    """The term with its minus before it; the minus of a host value inside of it."""
+    return Unary("-", _unsigned(term)) if term.over or term.under else term.scale.to_expr()
 
 
 def _unsigned(term: Term) -> Expr:

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cubridge.ir.diagnostics import CuError, Refused
+from cubridge.ir.events import structure_difference
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.parser import parse, parse_expr
+from cubridge.ir.printer import to_text
+from cubridge.ir.source import SourceFile
+from cubridge.ir.spec import Precondition
+from cubridge.ir.verify import verify
+from cubridge.passes.pipeline import parse_text, parse_toml
+from cubridge.passes.propose import field_name, propose
+from cubridge.passes.runner import run_pipeline
+from tests.passes.specs import CASES, softmax
+from tests.support.golden_texts import GOLDEN_NAMES, golden_kernel
+
+
+def _verify(kernel: Kernel) -> None:
+    faults = verify(kernel)
+    if faults:
+        raise CuError(*faults)
+
+
+@pytest.mark.parametrize("arch", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", CASES)
+def test_every_proposal_is_valid_after_each_pass_and_replays(name: str, arch: str) -> None:
+    kernel = golden_kernel(arch)
+    pipeline = propose(CASES[name].spec, kernel)
+    target = run_pipeline(kernel, pipeline, verify=_verify)
+    assert structure_difference(kernel, target) == ()
+    assert parse(SourceFile.from_text("target.cuir", to_text(target))) == target
+    for again in (parse_text(pipeline.to_text()), parse_toml(pipeline.to_toml())):
+        assert again == pipeline
+        assert run_pipeline(kernel, again) == target
+
+
+@pytest.mark.parametrize("arch", GOLDEN_NAMES)
+def test_full_attention_is_the_source(arch: str) -> None:
+    assert run_pipeline(golden_kernel(arch), propose(softmax(), golden_kernel(arch))) == golden_kernel(arch)
+
+
+@pytest.mark.parametrize("arch", GOLDEN_NAMES)
+def test_one_target_for_both_kernels(arch: str) -> None:
+    """The regions of a variant are the same text in every kernel."""
+    for name, case in CASES.items():
+        target = run_pipeline(golden_kernel(arch), propose(case.spec, golden_kernel(arch)))
+        other = run_pipeline(golden_kernel("sm80"), propose(case.spec, golden_kernel("sm80")))
+        assert target.regions == other.regions, name
+        assert target.tile_state == other.tile_state and target.row_state == other.row_state
+
+
+def test_running_a_proposal_again_changes_nothing() -> None:
+    kernel = golden_kernel("sm80")
+    pipeline = propose(CASES["prefix"].spec, kernel)
+    target = run_pipeline(kernel, pipeline)
+    assert (
+        run_pipeline(
+            target, parse_text("infer-kv-range,row-bounds,hoist,place-captured,approximate,dce,drop-row-state")
+        )
+        is target
+    )
+
+
+@pytest.mark.parametrize(
+    ("heads", "conditions", "fits"),
+    [
+        ("h // (Hq // Hk)", (), True),
+        ("h * Hk // Hq", (), True),
+        ("h", ("Hq == Hk",), True),
+        ("h", (), False),
+        ("h % Hk", (), False),
+        ("0", ("Hk == 1",), True),
+        ("h // 2", ("Hq == 2 * Hk",), True),
+    ],
+)
+def test_heads_map_as_the_kernel_maps_them(heads: str, conditions: tuple[str, ...], fits: bool) -> None:
+    needs = tuple(Precondition(parse_expr(c)) for c in conditions)
+    spec = replace(softmax(), kv_head=parse_expr(heads), preconditions=needs)
+    if fits:
+        propose(spec, golden_kernel("sm80"))
+        return
+    with pytest.raises(Refused) as raised:
+        propose(spec, golden_kernel("sm80"))
+    assert raised.value.diagnostics[0].code == "CU520"
+
+
+def test_captures_whose_names_are_taken_get_others() -> None:
+    kernel = golden_kernel("sm80")
+    names = {n: field_name(n, kernel) for n in ("slope", "lse", "q", "float", "lambda", "HEAD_DIM", "exponent_scale")}
+    assert names.pop("slope") == "slope"
+    assert all(field == f"captured_{name}" for name, field in names.items())
+    target = run_pipeline(kernel, propose(softmax("s + lse[h]", captures="lse f32 Hq"), kernel), verify=_verify)
+    assert "captured_lse" in {f.name for f in target.params}
