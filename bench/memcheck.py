@@ -6,6 +6,7 @@ one kernel that stores past its output; a checker that does not report it report
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +23,13 @@ from cubridge.backend.gpu import find_gpu  # noqa: E402
 from cubridge.backend.runtime import Launcher  # noqa: E402
 from cubridge.ir.source import SourceFile  # noqa: E402
 
-FAULT = ("tile.b, tile.h, p.len_q);\n    store_tile", "tile.b, tile.h, p.len_q + 4096);\n    store_tile")
+
+def with_planted_fault(source: SourceFile) -> SourceFile:
+    """The text with an output that claims more rows than it has."""
+    changed, count = re.subn(r"(head_view\(p\.o,[^;]*), p\.len_q\);", r"\1, p.len_q + 4096);", source.text)
+    if count != 1:
+        raise SystemExit("the planted fault no longer fits the kernel's text")
+    return SourceFile.from_text(source.name, changed)
 
 
 def main(argv: list[str]) -> int:
@@ -55,9 +62,7 @@ def launch_planted() -> None:
     import torch
 
     right = base_kernel("sm80")
-    wrong = SourceFile.from_text(right.source.name, right.source.text.replace(*FAULT))
-    if wrong == right.source:
-        raise SystemExit("the planted fault no longer fits the kernel's text")
+    wrong = with_planted_fault(right.source)
     q = torch.randn(1, 2, 65, 64, dtype=torch.bfloat16, device="cuda")
     Launcher(find_gpu(), KernelText(wrong, right.contract))(q, q, q)
     torch.cuda.synchronize()
