@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from cubridge.ir.diagnostics import Diagnostic
@@ -13,7 +15,7 @@ from cubridge.ir.verify_budget import check_counters, check_shared_memory
 from cubridge.ir.verify_fences import check_fences, check_groups
 from cubridge.ir.verify_keys import check_keys
 from cubridge.ir.verify_pipeline import check_pipeline
-from cubridge.ir.verify_ranges import check_ranges
+from cubridge.ir.verify_ranges import check_body_ranges, check_region_ranges
 from cubridge.ir.verify_skips import check_skips
 from cubridge.ir.verify_state import check_row_state, check_tile_state
 from cubridge.ir.verify_structure import check_fields, check_regions, check_structure, check_traits
@@ -25,18 +27,20 @@ Rule = Callable[[Kernel], Iterable[Diagnostic]]
 WorkerRule = Callable[[Workers], Iterable[Diagnostic]]
 
 STRUCTURE_RULES: Final[tuple[Rule, ...]] = (check_structure,)
-TYPE_RULES: Final[tuple[Rule, ...]] = (check_traits, check_fields, check_regions, check_schedule, check_body)
-FLOW_RULES: Final[tuple[Rule, ...]] = (
-    check_tile_state,
-    check_row_state,
+FIELD_RULES: Final[tuple[Rule, ...]] = (check_traits, check_fields)
+
+REGION_TYPES: Final[tuple[Rule, ...]] = (check_regions,)
+REGION_RULES: Final[tuple[Rule, ...]] = (check_tile_state, check_row_state, check_region_ranges, check_skips)
+
+BODY_TYPES: Final[tuple[Rule, ...]] = (check_schedule, check_body)
+BODY_RULES: Final[tuple[Rule, ...]] = (
     check_pipeline,
     check_waits,
     check_fences,
     check_groups,
     check_shared_memory,
     check_counters,
-    check_ranges,
-    check_skips,
+    check_body_ranges,
 )
 WORKER_RULES: Final[tuple[WorkerRule, ...]] = (
     check_barriers,
@@ -51,14 +55,37 @@ def verify(kernel: Kernel) -> tuple[Diagnostic, ...]:
     """Every fault of a kernel that static rules can show, in the order of the text; () if there is none.
 
     Structure comes first, then types, then the rest: later rules take for granted what earlier ones found in order."""
-    for rules in (STRUCTURE_RULES, TYPE_RULES):
-        faults = {fault for rule in rules for fault in rule(kernel)}
-        if faults:
-            return _sorted(faults)
-    workers = Workers(kernel)
-    faults = {fault for rule in FLOW_RULES for fault in rule(kernel)}
-    faults |= {fault for rule in WORKER_RULES for fault in rule(workers)}
+    faults = _run(STRUCTURE_RULES, kernel) or _run(FIELD_RULES, kernel)
+    if faults:
+        return _sorted(faults)
+    sound = _has_sound_body(_without_variant(kernel), tuple(type(c.value) for c in kernel.constants))
+    faults = _run(REGION_TYPES if sound else REGION_TYPES + BODY_TYPES, kernel)
+    if not faults:
+        faults = _run(REGION_RULES, kernel) | (set() if sound else _body_faults(kernel))
     return _sorted(faults)
+
+
+@lru_cache(maxsize=16)
+def _has_sound_body(kernel: Kernel, constants: tuple[type, ...]) -> bool:
+    """Has what no pass changes no fault. Only the answer is kept: faults have places, which equal kernels need not share.
+
+    `constants` are their types, for the key: 1 equals 1.0."""
+    return not (_run(FIELD_RULES, kernel) or _run(BODY_TYPES, kernel) or _body_faults(kernel))
+
+
+def _without_variant(kernel: Kernel) -> Kernel:
+    """What variants have in common: no regions, no state, no parameters of a variant."""
+    fixed = tuple(f for f in kernel.params if f.fixed)
+    return replace(kernel, params=fixed, tile_state=(), row_state=(), regions=())
+
+
+def _run(rules: Iterable[Rule], kernel: Kernel) -> set[Diagnostic]:
+    return {fault for rule in rules for fault in rule(kernel)}
+
+
+def _body_faults(kernel: Kernel) -> set[Diagnostic]:
+    workers = Workers(kernel)
+    return _run(BODY_RULES, kernel) | {fault for rule in WORKER_RULES for fault in rule(workers)}
 
 
 def _sorted(faults: set[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -37,8 +37,19 @@ _LARGEST: Final = 2**31 - 1
 
 def check_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
     """CU224 for each smallest expression that may leave 32 bits when sizes are at most `limits`."""
-    for function in (*kernel.regions, kernel.schedule):
-        yield from _Ranges(kernel, limits).function(function)
+    yield from check_region_ranges(kernel, limits)
+    yield from check_body_ranges(kernel, limits)
+
+
+def check_region_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
+    """CU224 in regions."""
+    for region in kernel.regions:
+        yield from _Ranges(kernel, limits).function(region)
+
+
+def check_body_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
+    """CU224 in the schedule and the kernel body."""
+    yield from _Ranges(kernel, limits).function(kernel.schedule)
     yield from _Ranges(kernel, limits).body(kernel.body)
 
 

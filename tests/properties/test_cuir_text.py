@@ -20,7 +20,7 @@ from tests.support.strategies import exprs, kernels
 
 
 @given(exprs)
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=200, deadline=None)
 def test_an_expression_survives_its_text(expr: Expr) -> None:
     text = print_expr(expr)
     assert parse_expr(text) == expr
@@ -29,7 +29,7 @@ def test_an_expression_survives_its_text(expr: Expr) -> None:
 
 
 @given(kernels)
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=20, deadline=None)
 def test_a_kernel_survives_its_text(kernel: Kernel) -> None:
     text = to_text(kernel)
     again = parse(SourceFile.from_text("k.cuir", text))
@@ -39,7 +39,7 @@ def test_a_kernel_survives_its_text(kernel: Kernel) -> None:
 
 
 @given(st.text(alphabet="sij0129.+-*/%<>=&|^~()[],: #\n\t\"'éeE_", max_size=40))
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=200, deadline=None)
 def test_any_text_is_an_expression_or_a_diagnostic(text: str) -> None:
     try:
         expr = parse_expr(text)
@@ -59,7 +59,7 @@ _TEXT = golden_file("sm80").text
     st.integers(0, 30),
     st.sampled_from(["", "(", ")", "\n", "    ", "@", "é", "0", "if", "\x00", ","]),
 )
-@settings(derandomize=True, max_examples=80, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 def test_a_damaged_kernel_is_a_kernel_or_a_diagnostic(at: int, cut: int, put: str) -> None:
     text = _TEXT[:at] + put + _TEXT[at + cut :]
     try:
@@ -73,7 +73,7 @@ def test_a_damaged_kernel_is_a_kernel_or_a_diagnostic(at: int, cut: int, put: st
 
 
 @given(kernels)
-@settings(derandomize=True, max_examples=15, deadline=None)
+@settings(derandomize=True, max_examples=8, deadline=None)
 def test_paths_lead_to_their_nodes(kernel: Kernel) -> None:
     seen: list[Node] = []
     for path, node in paths(kernel):
@@ -84,7 +84,7 @@ def test_paths_lead_to_their_nodes(kernel: Kernel) -> None:
 
 
 @given(kernels)
-@settings(derandomize=True, max_examples=15, deadline=None)
+@settings(derandomize=True, max_examples=10, deadline=None)
 def test_canonical_is_idempotent(kernel: Kernel) -> None:
     once = canonical(kernel)
     assert canonical(once) == once

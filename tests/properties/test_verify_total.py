@@ -20,13 +20,13 @@ _PLACES: Final[dict[str, list[tuple[Path, Node]]]] = {
 
 
 @given(kernels)
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=10, deadline=None)
 def test_any_kernel(kernel: Kernel) -> None:
     assert isinstance(verify(kernel), tuple)
 
 
 @given(kernels)
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=20, deadline=None)
 def test_any_bodies_in_a_kernel_whose_parts_are_there(kernel: Kernel) -> None:
     golden = golden_kernel("sm90a")
     bodies = [f.body for f in (*kernel.regions, kernel.schedule)]
@@ -35,7 +35,7 @@ def test_any_bodies_in_a_kernel_whose_parts_are_there(kernel: Kernel) -> None:
 
 
 @given(st.sampled_from(["sm80", "sm90a"]), st.data())
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=100, deadline=None)
 def test_any_node_replaced(name: str, data: st.DataObject) -> None:
     places = _PLACES[name]
     path, node = data.draw(st.sampled_from(places))
@@ -46,7 +46,7 @@ def test_any_node_replaced(name: str, data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(["sm80", "sm90a"]), st.data())
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 def test_any_node_replaced_by_anything(name: str, data: st.DataObject) -> None:
     path, node = data.draw(st.sampled_from(_PLACES[name]))
     changed = put(golden_kernel(name), path, data.draw(small_exprs if isinstance(node, Expr) else stmts))
