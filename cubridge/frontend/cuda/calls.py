@@ -10,9 +10,10 @@ from typing import Final
 
 from cubridge.frontend.cuda.affine import KV_START, Q_START, cancel_anchors
 from cubridge.frontend.cuda.context import KV_RANGE, Context, changed
-from cubridge.frontend.cuda.expressions import DISSOLVE, Expressions
+from cubridge.frontend.cuda.expressions import Expressions
 from cubridge.frontend.cuda.lemmas import OPERATIONS, Lemma, meaning
 from cubridge.frontend.cuda.numbers import common_type, convert, float_literal
+from cubridge.frontend.cuda.places import DISSOLVE
 from cubridge.frontend.cuda.signs import Facts
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import CallOf, CExpr, Number
@@ -28,7 +29,7 @@ from cubridge.frontend.cuda.values import (
     Value,
     describe,
     refusal,
-)  # fmt: skip
+)
 from cubridge.frontend.cuda.views import head_of
 from cubridge.frontend.cuda.vocabulary import BUILTIN_FUNCTIONS, BUILTIN_STATEMENTS
 from cubridge.ir.diagnostics import CuError

@@ -18,7 +18,7 @@ from cubridge.ir.contract import (
     ParamField,
     TensorAddress,
     TensorStride,
-)  # fmt: skip
+)
 from cubridge.ir.contract import (
     CType as HostType,
 )
@@ -46,7 +46,7 @@ from cubridge.ir.nodes import (
     Stmt,
     TensorMap,
     Tile,
-)  # fmt: skip
+)
 from cubridge.ir.source import Span
 from cubridge.ir.types import DType
 from cubridge.ir.walk import children

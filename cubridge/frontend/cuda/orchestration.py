@@ -31,7 +31,7 @@ from cubridge.frontend.cuda.syntax import (
     Truth,
     WhileLoop,
     assigned_names,
-)  # fmt: skip
+)
 from cubridge.frontend.cuda.values import (
     Fragment,
     Kind,
@@ -41,7 +41,7 @@ from cubridge.frontend.cuda.values import (
     Thing,
     Value,
     refusal,
-)  # fmt: skip
+)
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import (
     Assign,
@@ -58,7 +58,7 @@ from cubridge.ir.nodes import (
     Name,
     Node,
     Stmt,
-)  # fmt: skip
+)
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import children

@@ -13,9 +13,9 @@ from typing import Final
 from cubridge.frontend.cuda.affine import has_anchor
 from cubridge.frontend.cuda.bodies import Bodies
 from cubridge.frontend.cuda.context import KV_RANGE, STRUCTURE, THREADS, Context
-from cubridge.frontend.cuda.expressions import DISSOLVE
 from cubridge.frontend.cuda.loops import counted
 from cubridge.frontend.cuda.numbers import convert, negate
+from cubridge.frontend.cuda.places import DISSOLVE
 from cubridge.frontend.cuda.signs import NATURAL_FIELDS, Facts
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import (
@@ -31,7 +31,7 @@ from cubridge.frontend.cuda.syntax import (
     Return,
     WhileLoop,
     assigned_names,
-)  # fmt: skip
+)
 from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
     Failed,
@@ -44,7 +44,7 @@ from cubridge.frontend.cuda.values import (
     Scope,
     Value,
     refusal,
-)  # fmt: skip
+)
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import (
     NAMED_CONSTANTS,

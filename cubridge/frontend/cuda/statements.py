@@ -9,9 +9,9 @@ from typing import Final
 
 from cubridge.frontend.cuda.calls import Calls
 from cubridge.frontend.cuda.context import Context
-from cubridge.frontend.cuda.expressions import DISSOLVE
 from cubridge.frontend.cuda.inlining import moves, written
 from cubridge.frontend.cuda.numbers import binary, convert
+from cubridge.frontend.cuda.places import DISSOLVE
 from cubridge.frontend.cuda.signs import Facts, is_natural
 from cubridge.frontend.cuda.syntax import (
     Asm,
@@ -31,7 +31,7 @@ from cubridge.frontend.cuda.syntax import (
     Return,
     UnknownStmt,
     WhileLoop,
-)  # fmt: skip
+)
 from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
     SCOPE_NAMES,
@@ -49,7 +49,7 @@ from cubridge.frontend.cuda.values import (
     Value,
     describe,
     refusal,
-)  # fmt: skip
+)
 from cubridge.frontend.cuda.vocabulary import INSTRUCTIONS, Instruction, normal_ptx
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import OPS, Assign, Attr, Call, Expr, IntLit, Name, Stmt
