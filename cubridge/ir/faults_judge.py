@@ -139,7 +139,7 @@ class Slope(StrEnum):
 
 def trial_launches(kernel: Kernel) -> tuple[tuple[Shape, bool, Slope], ...]:
     """Shapes in units of the kernel's own tiles, with and without LSE: several key tiles with a tail, two query tiles and more
-    heads than key heads; whole key tiles; fewer keys than a tile; no keys."""
+    heads than key heads; whole key tiles; fewer keys than a tile; no keys; lengths at the edges of tiles."""
     queries, keys, dim = tile_sizes(kernel)
     several = Shape(2, 4, 2, queries + 22, 4 * keys - 3, dim)
     return (
@@ -149,6 +149,10 @@ def trial_launches(kernel: Kernel) -> tuple[tuple[Shape, bool, Slope], ...]:
         (Shape(1, 3, 1, queries - 1, 3 * keys, dim), False, Slope.FALLING),
         (Shape(1, 2, 2, 2 * queries + 1, keys - 1, dim), True, Slope.FLAT),
         (Shape(1, 2, 1, 3, 0, dim), True, Slope.FLAT),
+        *(
+            (Shape(1, 2, 1, queries, length, dim), True, Slope.FLAT)
+            for length in (1, keys, keys + 1, 2 * keys, 3 * keys - 1)
+        ),
     )
 
 

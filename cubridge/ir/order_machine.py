@@ -100,6 +100,7 @@ class OrderMachine(Machine[Warp]):
         self.values: dict[str, Value] = {}
         self.turns: dict[str, list[Work]] = {}
         self.draws = 0
+        self.copied: set[str] = set()  # parameters that copies have read
         self.finish: Stmt | None = None
         self.pool = 0
         self.launch_registers = min(255, REGISTER_FILE // threads) // 8 * 8

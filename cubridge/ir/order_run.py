@@ -101,6 +101,8 @@ class OrderRun(OrderMachine):
         self.whole(agent, at)
         dst, row, src = (operand(agent) for operand in at.operands)
         ref, declared = self.global_param(dst, at.stmt)
+        if ref.name in self.copied:
+            raise fault("CU264", f"`{ref.name}` is stored to, and copies read it", at.stmt)
         if self.param(declared.name, at.stmt) is None:
             raise fault("CU266", f"`{declared.name}` is absent in this launch", at.stmt)
         store_step(self, agent, ref, row, self.local(agent, src, at.stmt, read=True, write=False), at.stmt)
@@ -123,6 +125,7 @@ class OrderRun(OrderMachine):
         view, declared = self.global_param(src, stmt)
         kind = self.shared[ref.name].type
         assert isinstance(kind, Tile)
+        self.copied.add(view.name)
         content = Content(view.name, view.indices, row, self.size(kind.rows))
         if not isinstance(declared.type, Global if signal is None else TensorMap):
             raise fault("CU301", "a copy with `signal` comes from a tensor map, one without from global memory", stmt)

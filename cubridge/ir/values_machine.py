@@ -230,7 +230,8 @@ class ValueMachine(Machine[Team]):
     def set_up(self, team: Team, tile: SimpleNamespace) -> None:
         """`tile_setup` fills `tile`: numbers for each block, and, where the tile state has row fields, values for each row."""
         names = dict(self.globals)
-        names["i"] = as_item(tile.q_start) + self.team_rows(team)
+        if hasattr(tile, "q_start"):
+            names["i"] = as_item(tile.q_start) + self.team_rows(team)
         try:
             self.compiled.regions["tile_setup"](Env(self, names, {}, tile))
         except CuError as error:

@@ -273,7 +273,10 @@ def _call(expr: Expr, fn: str, args: list[Read]) -> Read:
             return tensor_call(expr, fn, list(values))
         if fn not in SCALAR_CALLS:
             raise fault("CU301", f"region code cannot call `{fn}`", expr)
-        return SCALAR_CALLS[fn](*values)
+        try:
+            return SCALAR_CALLS[fn](*values)
+        except (ValueError, ZeroDivisionError, OverflowError, TypeError) as error:
+            raise fault("CU301", f"this expression has no value: {error}", expr) from None
 
     return apply
 

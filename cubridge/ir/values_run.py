@@ -180,7 +180,7 @@ class ValueRun(ValueMachine):
         """`i` and `j` or `e` of a call, and the numbers that it gets."""
         found: dict[str, Item] = {}
         tile = args.get("tile")
-        if tile is not None:
+        if hasattr(tile, "q_start"):
             found["i"] = self.team_rows(agent)[:, :, rows] + as_item(tile.q_start)
         if "kv_start" in args:
             found["kv_start"] = as_item(args["kv_start"])
@@ -212,10 +212,15 @@ class ValueRun(ValueMachine):
         dst, row, src = (operand(agent) for operand in at.operands)
         ref, tensor = self.tensor(dst, at.stmt)
         self.view(ref, tensor, at.stmt)
+        data = self.tile(src, at.stmt).flat
+        columns = 1 if tensor.data.ndim == 3 else tensor.data.shape[-1]
+        if tensor.is_input or data.shape[2] != columns:
+            what = "is an input" if tensor.is_input else f"has {columns} columns, and the tile {data.shape[2]}"
+            raise fault("CU312", f"`{ref.name}` {what}", at.stmt)
         first = np.asarray(row) + self.decide_int(self.compiled.row_origin(agent), self.kernel)
         if (first < 0).any():
             raise fault("CU313", f"this store begins at row {int(first.min())}", at.stmt)
-        self.stores.append((ref.name, ref.indices, first, self.tile(src, at.stmt).flat))
+        self.stores.append((ref.name, ref.indices, first, data))
         agent.pc += 1
         return True
 
