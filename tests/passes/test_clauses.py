@@ -30,7 +30,7 @@ def _holds(clause: Clause, point: dict[str, int]) -> bool:
 
 
 @given(st.one_of(predicates, masks), st.integers(0, 49), st.integers(0, 49), _lengths)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_clauses_are_the_predicate(mask: Expr, i: int, j: int, lengths: tuple[int, int]) -> None:
     point = {"i": i, "j": j, "Lq": lengths[0], "Lk": lengths[1]}
     found = clauses(mask, FACTS)
@@ -49,7 +49,7 @@ def _predicate(kernel: Kernel) -> Expr:
 
 
 @given(masks, _lengths)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_row_bounds_keep_the_mask(mask: Expr, lengths: tuple[int, int]) -> None:
     kernel = RewriteMask(mask).run(golden_kernel("sm80"), PassContext())
     before, after = mask_predicate(kernel), _predicate(RowBounds().run(kernel, PassContext()))

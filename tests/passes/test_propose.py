@@ -25,9 +25,14 @@ def _verify(kernel: Kernel) -> None:
         raise CuError(*faults)
 
 
-@pytest.mark.parametrize("arch", GOLDEN_NAMES)
-@pytest.mark.parametrize("name", CASES)
-def test_every_proposal_is_valid_after_each_pass_and_replays(name: str, arch: str) -> None:
+RUNS = [
+    *(("sm80", n) for n in CASES),
+    *(("sm90a", n) for n in ("global window", "share question", "sink", "comb", "alibi")),
+]
+
+
+@pytest.mark.parametrize(("arch", "name"), RUNS)
+def test_every_proposal_is_valid_after_each_pass_and_replays(arch: str, name: str) -> None:
     kernel = golden_kernel(arch)
     pipeline = propose(CASES[name].spec, kernel)
     target = run_pipeline(kernel, pipeline, verify=_verify)
@@ -43,14 +48,12 @@ def test_full_attention_is_the_source(arch: str) -> None:
     assert run_pipeline(golden_kernel(arch), propose(softmax(), golden_kernel(arch))) == golden_kernel(arch)
 
 
-@pytest.mark.parametrize("arch", GOLDEN_NAMES)
-def test_one_target_for_both_kernels(arch: str) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_one_target_for_both_kernels(name: str) -> None:
     """The regions of a variant are the same text in every kernel."""
-    for name, case in CASES.items():
-        target = run_pipeline(golden_kernel(arch), propose(case.spec, golden_kernel(arch)))
-        other = run_pipeline(golden_kernel("sm80"), propose(case.spec, golden_kernel("sm80")))
-        assert target.regions == other.regions, name
-        assert target.tile_state == other.tile_state and target.row_state == other.row_state
+    first, second = (run_pipeline(golden_kernel(a), propose(CASES[name].spec, golden_kernel(a))) for a in GOLDEN_NAMES)
+    assert first.regions == second.regions
+    assert (first.tile_state, first.row_state) == (second.tile_state, second.row_state)
 
 
 def test_running_a_proposal_again_changes_nothing() -> None:
