@@ -31,13 +31,16 @@ _KERNEL_FLAGS: Final = (
     "-fno-strict-aliasing",
     "-ffp-contract=off",
     "-fno-optimize-sibling-calls",     # a call's return address must name its own statement
-    "-ftrivial-auto-var-init=pattern", # a local that nothing wrote has one value, a wild one
     "-fsanitize=bounds",               # an index outside a register array traps
     "-fsanitize-undefined-trap-on-error",
     "-fno-crossjumping",               # or several such checks would share one trap
     "-fno-tree-tail-merge",
 )  # fmt: skip
-_LEAST_GCC: Final = 12  # the first with -ftrivial-auto-var-init
+_LEAST_GCC: Final = 9
+_FILLS_LOCALS: Final = (
+    12  # the first g++ with the next flag: also locals that `with_poison` misses have one value, a wild one
+)
+_FILL_FLAG: Final = "-ftrivial-auto-var-init=pattern"
 _MESSAGE: Final = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
 _MAX_ERRORS: Final = 10
 
@@ -66,6 +69,7 @@ def build_program(
     key = _key(compiler, source, headers, contract, instantiation)
     program = Program(folder / f"{key}.run", folder / f"{key}.cu", source, key)
     if not program.path.exists():
+        _make_folder(folder)
         runtime = _Runtime.start(compiler, folder)
         _compile(program, compiler, contract, instantiation, include_dirs, folder, runtime)
     return program
@@ -79,13 +83,26 @@ def default_cache_dir() -> Path:
     return Path(base) / "emulate"
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _temporary(folder, ".probe").unlink()
+    except OSError as error:
+        message = f"the cache folder {folder} cannot be written: {error.strerror}"
+        help = "name another one in the environment variable CUBRIDGE_CACHE"
+        raise CuError(Diagnostic("CU830", message, help=help), exit_code=5) from error
+
+
 # ---- compiler --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
+    """g++ with what its banner says, and the flags that a kernel text is compiled with."""
+
     path: str
     version: str
+    kernel_flags: tuple[str, ...]
 
 
 @cache
@@ -102,7 +119,8 @@ def find_compiler() -> Compiler:
         raise CuError(
             Diagnostic("CU830", f"{path} is `{banner}`; the emulator needs g++ {_LEAST_GCC}", help=help), exit_code=5
         )
-    return Compiler(path, banner)
+    filled = (_FILL_FLAG,) if int(major) >= _FILLS_LOCALS else ()
+    return Compiler(path, banner, (*_KERNEL_FLAGS, *filled))
 
 
 def _key(
@@ -115,7 +133,7 @@ def _key(
     text_digest = hashlib.sha256(with_poison(source.data)).hexdigest()
     parts = [
         compiler.version,
-        *_KERNEL_FLAGS,
+        *compiler.kernel_flags,
         runtime_digest(),
         text_digest,
         contract.entry,
@@ -145,7 +163,6 @@ class _Runtime:
 
     @staticmethod
     def start(compiler: Compiler, folder: Path) -> _Runtime:
-        folder.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256("\0".join((compiler.version, *_RUNTIME_FLAGS, runtime_digest())).encode()).hexdigest()[
             :32
         ]
@@ -188,7 +205,16 @@ def _compile(
     kernel, linked = _temporary(folder, ".o"), _temporary(folder, ".run")
     includes = [f"-I{directory}" for directory in (Path(program.source.name).parent, *include_dirs, KERNELS_DIR)]
     macros = [f'-DKERNEL_FILE="{program.text_file}"', f"-DKERNEL_ENTRY={contract.entry}", *instantiation.definitions]
-    command = [compiler.path, *_KERNEL_FLAGS, *macros, *includes, "-c", str(_EMULATE / "entry.cpp"), "-o", str(kernel)]
+    command = [
+        compiler.path,
+        *compiler.kernel_flags,
+        *macros,
+        *includes,
+        "-c",
+        str(_EMULATE / "entry.cpp"),
+        "-o",
+        str(kernel),
+    ]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)
     library = runtime.finish()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -189,3 +190,10 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         assert caught.value.diagnostics[0].code == "CU830" and caught.value.exit_code == 5
     finally:
         find_compiler.cache_clear()
+
+
+def test_cache_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CuError) as caught:
+        Launcher(EmulatorDevice(tmp_path / "file" / "cache"), kernel_text("sm80"))(*random_inputs((1, 1, 1, 8, 8, 64)))
+    assert caught.value.diagnostics[0].code == "CU830" and "cannot be written" in caught.value.diagnostics[0].message
