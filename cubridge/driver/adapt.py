@@ -19,6 +19,7 @@ from cubridge.driver.lift import lift_verified
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import Changed, Report, to_markdown
+from cubridge.driver.threads import one_thread
 from cubridge.driver.transfer import transfer
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
@@ -145,7 +146,7 @@ def adapt(
 
     `shape`: example sizes; the result holds for all that meet its preconditions. Errors: CuError, with places."""
     watch = Stopwatch()
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    with ThreadPoolExecutor(_WORKERS) as pool, one_thread():
         adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, pipeline, watch, progress)
         with watch.stage("check", progress):
             findings = check_subject(adapted.subject, pool)

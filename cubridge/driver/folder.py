@@ -15,6 +15,7 @@ from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel, lift_verified
 from cubridge.driver.reference import read_reference
 from cubridge.driver.report import Report
+from cubridge.driver.threads import one_thread
 from cubridge.ir.canonical import canonical
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.parser import parse
@@ -75,5 +76,5 @@ def open_folder(folder: Path) -> Adapted:
 def recheck(folder: Path) -> Report:
     """Check the files of a folder again. Errors: as `open_folder`."""
     adapted = open_folder(folder)
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, one_thread():
         return make_report(adapted, check_subject(adapted.subject, pool))
