@@ -8,15 +8,16 @@ from typing import Final
 import sympy
 
 from cubridge.frontend.reference.algebra import integers
-from cubridge.frontend.reference.algebra.predicates import TRUE
-from cubridge.frontend.reference.algebra.terms import Arena, Const, Size, Term, const, index, size, walk
+from cubridge.frontend.reference.algebra.predicates import TRUE, is_zero
+from cubridge.frontend.reference.algebra.reduce import renewed
+from cubridge.frontend.reference.algebra.terms import Arena, Size, Term, arena, const, index, size, walk
 from cubridge.frontend.reference.captures import CaptureTable
 from cubridge.frontend.reference.extract import Axes, extract
 from cubridge.frontend.reference.lift import Lifter
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.normalizer import Normalizer, normalize
 from cubridge.frontend.reference.ops import HANDLERS
-from cubridge.frontend.reference.printing import ExprWriter
+from cubridge.frontend.reference.printing import ExprWriter, text
 from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import warnings_of
@@ -42,13 +43,11 @@ class Assembled:
     subscripts: dict[Term, Span]
 
 
-def assemble(reference: Reference, recording: Recording, held: dict[int, str], arena: Arena) -> Assembled:
+def assemble(reference: Reference, recording: Recording, held: dict[int, str], current: Arena) -> Assembled:
     """Errors: CU475 shapes of the results, those of lifting and extraction."""
     reader = SizeReader(recording)
     conditions = _conditions(recording, reader)
-    arena.facts += [t.args[0] for t, _ in conditions if hasattr(t, "op") and t.op == ">=0"]  # pyright: ignore
-    arena.nonnegative.clear()  # what was tried without the facts may now be shown
-    arena.implications.clear()
+    current.learn([t for t, _ in conditions])
     lifter = Lifter(recording, reader, held)
     lifter.run(HANDLERS)
     axes = _axes(recording, reader)
@@ -70,11 +69,11 @@ def assemble(reference: Reference, recording: Recording, held: dict[int, str], a
         gives_lse=lse is not None,
         preconditions=tuple(Precondition(writer.expr(t), span) for t, span in conditions),
         specialised=_specialised(recording, conditions),
-        assumptions=tuple(Remark(text, span) for text, span in arena.assumptions.items()),
+        assumptions=tuple(Remark(text, span) for text, span in current.assumptions.items()),
     )
-    warnings = warnings_of(normalizer, lifter, table, arena)
+    warnings = warnings_of(normalizer, lifter, table, current)
     spec = replace(spec, captures=table.captures(writer), warnings=warnings)
-    return Assembled(spec, normalizer, axes, lifter, table, tuple(t for t, _ in conditions), dict(arena.subscripts))
+    return Assembled(spec, normalizer, axes, lifter, table, tuple(t for t, _ in conditions), dict(current.subscripts))
 
 
 def _axes(recording: Recording, reader: SizeReader) -> Axes:
@@ -120,17 +119,11 @@ def _results(reference: Reference, recording: Recording, lifter: Lifter, axes: A
 _RETURNS: Final = "return `out`, or `(out, lse)` with the natural-log sum of exponentials of each row"
 
 
-def _check_shape(what: str, value: Value, wanted: tuple[Term, ...], text: str, reference: Reference) -> None:
+def _check_shape(what: str, value: Value, wanted: tuple[Term, ...], layout: str, reference: Reference) -> None:
     if value.shape != wanted:
-        found = "[" + ", ".join(_size_text(n) for n in value.shape) + "]"
+        found = "[" + ", ".join(text(n) for n in value.shape) + "]"
         span = value.span if value.span is not NOWHERE else reference.span
-        raise CuError(Diagnostic("CU475", f"{what} has shape {found}, expected {text}", span, help=_RETURNS))
-
-
-def _size_text(term: Term) -> str:
-    from cubridge.ir.printer import print_expr
-
-    return print_expr(ExprWriter(lambda load: (load.tensor, load.indices)).expr(term))
+        raise CuError(Diagnostic("CU475", f"{what} has shape {found}, expected {layout}", span, help=_RETURNS))
 
 
 def _conditions(recording: Recording, reader: SizeReader) -> list[tuple[Term, Span]]:
@@ -140,19 +133,34 @@ def _conditions(recording: Recording, reader: SizeReader) -> list[tuple[Term, Sp
     for guard, (span, by_operation) in zip(recording.env.guards, recording.env.guard_places, strict=False):
         if not (by_operation and isinstance(guard.expr, sympy.Ne)):
             found.setdefault(reader.unreplaced(guard.expr), span)
-    for name in ("B", "Hk", "G", "Lq", "Lk", "D"):
+    for name in recording.sizes:
         if name in recording.static:
-            found.setdefault(_equal(name, recording.sizes[name]), NOWHERE)
+            found.setdefault(_fixed(name, recording), NOWHERE)
     for term in found:
         strange = next((x for x in walk(term) if isinstance(x, Size) and x.name not in _SIZES), None)
         if strange is not None:
-            refuse("CU488", f"an extent of an argument that follows no size is compared: {term!r}", found[term])
-    return [(t, s) for t, s in found.items() if t is not TRUE and not (isinstance(t, Const) and t.value)]
+            refuse("CU488", f"an extent of an argument that follows no size is compared: {text(term)}", found[term])
+    return _independent([(t, s) for t, s in found.items() if t is not TRUE])
 
 
-def _equal(name: str, value: int) -> Term:
-    from cubridge.frontend.reference.algebra.predicates import is_zero
+def _independent(conditions: list[tuple[Term, Span]]) -> list[tuple[Term, Span]]:
+    """Without those that follow from the others."""
+    current = arena()
+    kept = list(conditions)
+    for condition in conditions:
+        others = [c for c in kept if c is not condition]
+        current.learn([t for t, _ in others])
+        if renewed(condition[0]) is TRUE:
+            kept = others
+    current.learn([])
+    return kept
 
+
+def _fixed(name: str, recording: Recording) -> Term:
+    """The size is a number; the group of heads as their count where the key heads are one too."""
+    value = recording.sizes[name]
+    if name == "G" and "Hk" in recording.static:
+        return is_zero(integers.sub(integers.mul(size("G"), size("Hk")), const(value * recording.sizes["Hk"])))
     return is_zero(integers.sub(size(name), const(value)))
 
 

@@ -41,4 +41,7 @@ def distinct(shape: Shape) -> Shape:
     used.add(group * hk)
     lq = fresh(shape.Lq)
     lk = fresh(shape.Lk)
+    while lk % group == 0 or lk % hk == 0:  # else a wrong view of the keys may fit by accident
+        used.discard(lk)
+        lk = fresh(lk + 1)
     return Shape(b, group * hk, hk, lq, lk, d)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -10,9 +11,8 @@ import torch
 from torch import Tensor
 
 from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
-from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number
-from cubridge.frontend.reference.extract import Computed
-from cubridge.frontend.reference.lift import Lifter
+from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
+from cubridge.frontend.reference.lift import Computed, Lifter
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.replay import Replay
@@ -26,6 +26,10 @@ _RESERVED: Final = frozenset(
     (*SIZES, *NAMED_CONSTANTS, *FUNCTIONS, "s", "x", "m", "acc", "b", "h", "i", "j", "e", "row", "tile", "smem", "p")
 )
 _DTYPES: Final[dict[Sort, Literal["f32", "i32", "bool"]]] = {Sort.REAL: "f32", Sort.INT: "i32", Sort.BOOL: "bool"}
+
+
+MAX_CHECKED: Final = 1 << 24
+"""Subscripts with more values than this are not checked one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class CaptureTable:
 
     def __init__(self, lifter: Lifter, computed: tuple[Computed, ...], default: Span) -> None:
         self.lifter = lifter
-        self.computed = {c.name: c for c in computed}
+        self.computed = {c.name: c for c in (*computed, *lifter.tables)}
         self.default = default
         self.sources: dict[str, Source] = {}
 
@@ -150,11 +154,9 @@ class CaptureValues:
         scalars = {n: v for n, v in inputs.items() if not isinstance(v, Tensor)}
         evaluator = TensorEvaluator({**sizes, **scalars}, self._lookup(replay, inputs, sizes))
         for term, span in subscripts.items():
-            indices = tuple(x for x in walk(term) if hasattr(x, "extent") and x.name in term.free)  # pyright: ignore
-            count = 1
-            for x in indices:
-                count *= int(evaluate_number(x.extent, sizes))  # pyright: ignore
-            if count <= 1 << 24 and bool((evaluator.over(term, indices) < 0).any()):  # pyright: ignore
+            indices = free_indices(term)
+            count = math.prod(int(evaluate_number(x.extent, sizes)) for x in indices)
+            if count <= MAX_CHECKED and bool((evaluator.over(term, indices) < 0).any()):
                 refuse("CU490", "a captured subscript is negative", span, "count from the start: add the extent")
 
 

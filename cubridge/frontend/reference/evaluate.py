@@ -11,7 +11,19 @@ import torch
 from torch import Tensor
 
 from cubridge.frontend.reference.algebra.functions import UNARY
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Index, Load, Poly, Reduce, Size, Sort, Symbol, Term
+from cubridge.frontend.reference.algebra.terms import (
+    Apply,
+    Const,
+    Index,
+    Load,
+    Poly,
+    Reduce,
+    Size,
+    Sort,
+    Symbol,
+    Term,
+    walk,
+)
 from cubridge.ir.diagnostics import InternalError
 
 Number = int | float | bool
@@ -160,6 +172,31 @@ class TensorEvaluator:
                 return found.any(-1)
             case _:
                 return found.amax(-1) if term.kind == "max" else found.amin(-1)
+
+
+_TRIED: Final = (
+    {"B": 2, "Hq": 6, "Hk": 2, "Lq": 43, "Lk": 67, "D": 8},
+    {"B": 3, "Hq": 4, "Hk": 4, "Lq": 70, "Lk": 29, "D": 16},
+)
+
+
+def never_negative(term: Term) -> bool:
+    """Is an integer of positions alone >= 0 wherever it was tried?"""
+    indices = free_indices(term)
+    for sizes in _TRIED:
+        if bool((TensorEvaluator(sizes, _no_tensors).over(term, indices) < 0).any()):
+            return False
+    return True
+
+
+def free_indices(term: Term) -> tuple[Index, ...]:
+    """The free index variables of a term, in order of their names."""
+    found = {x.name: x for x in walk(term) if isinstance(x, Index) and x.name in term.free}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _no_tensors(name: str) -> Tensor:
+    raise InternalError(f"no value for {name}")
 
 
 def _dtype(term: Const) -> torch.dtype:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import nonneg
 from cubridge.frontend.reference.algebra.integers import ONE
-from cubridge.frontend.reference.algebra.numbers import split_product
+from cubridge.frontend.reference.algebra.numbers import integral, split_product
 from cubridge.frontend.reference.algebra.predicates import TRUE, at_least_zero, conjunction, implies
 from cubridge.frontend.reference.algebra.reals import mul, power
 from cubridge.frontend.reference.algebra.reduce import rebuilt_in_place, reduce, replace, substitute
@@ -36,6 +36,8 @@ from cubridge.frontend.reference.algebra.terms import (
     symbol,
     walk,
 )
+from cubridge.frontend.reference.lift import Computed
+from cubridge.frontend.reference.printing import text
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.scaling import Scaling
 from cubridge.ir.source import NOWHERE, Span
@@ -76,16 +78,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
-    """A capture with a term of its own: element [indices] is `term`."""
-
-    name: str
-    indices: tuple[Index, ...]
-    term: Term
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Attention:
     """The parts found, before the normalizer is brought into its stable form. All are terms over symbols and indices."""
 
@@ -96,6 +88,7 @@ class Attention:
     lse: Term | None
     kv_head: Term
     computed: tuple[Computed, ...]
+    span: Span
 
 
 def place_of(term: Term) -> Span:
@@ -131,7 +124,9 @@ def extract(out: Term, lse: Term | None, axes: Axes) -> Attention:
     lse = None if lse is None else reader.read(lse, None)
     if "$" + ACC not in finalize.reads:
         refuse("CU480", "the sum over v cancels out of the output", place_of(out))
-    return Attention(weight, mask, tuple(reader.rows), finalize, lse, kv_head, tuple(reader.computed))
+    return Attention(
+        weight, mask, tuple(reader.rows), finalize, lse, kv_head, tuple(reader.computed), place_of(accumulator)
+    )
 
 
 # ---- the accumulator -------------------------------------------------------------------------------------------------
@@ -141,23 +136,22 @@ def _accumulator(out: Term, axes: Axes) -> Reduce:
     sums = [r for r in walk(out) if isinstance(r, Reduce) and "v" in r.reads]
     if not sums:
         refuse("CU480", "the output does not come from a sum over the keys of v", place_of(out), "return weights @ v")
-    innermost = [r for r in sums if not any(isinstance(x, Reduce) and "v" in x.reads for x in walk(r.body))]
-    if len(innermost) > 1:
-        refuse(
-            "CU480",
-            f"{len(innermost)} different sums over v: two attentions, or heads, rows or key ranges mixed",
-            place_of(innermost[0]),
-            "an attention kernel computes one weighted sum of v for each row",
-        )
-    outer = next((r for r in sums if r is not innermost[0]), None)
+    outer = next((r for r in sums if any(isinstance(x, Reduce) and "v" in x.reads for x in walk(r.body))), None)
     if outer is not None:
         refuse(
             "CU480", "the weighted sum of v is reduced again", place_of(outer), "apply what follows outside the kernel"
         )
-    found = innermost[0]
+    if len(sums) > 1:
+        refuse(
+            "CU480",
+            f"{len(sums)} different sums over v: two attentions, or heads, rows or key ranges mixed",
+            place_of(sums[0]),
+            "an attention kernel computes one weighted sum of v for each row",
+        )
+    found = sums[0]
     if found.kind != "sum" or found.index.extent is not axes.j.extent:
         what = "summed" if found.kind == "sum" else f"reduced by {found.kind}"
-        refuse("CU480", f"v is {what} over {found.index.extent!r}, not summed over its keys", place_of(found))
+        refuse("CU480", f"v is {what} over {text(found.index.extent)}, not summed over its keys", place_of(found))
     return found
 
 
@@ -177,9 +171,13 @@ def _weight_and_head(accumulator: Reduce, body: Term, axes: Axes) -> tuple[Term,
         refuse("CU480", "v enters otherwise than as one factor of the sum over keys", place_of(accumulator))
     batch, head, row, column = reads[0].indices
     if batch is not axes.b or row is not axes.j or column is not axes.e:
-        refuse("CU481", f"v is read at {_subscript(reads[0])}, not at [b, kv(h), j, e]", place_of(reads[0]))
+        wrong = next(x for x, want in ((batch, axes.b), (row, axes.j), (column, axes.e)) if x is not want)
+        refuse(
+            "CU481", f"v is read at {_subscript(reads[0])}, not at [b, kv(h), j, e]", _place_of_index(wrong, reads[0])
+        )
     if not head.free <= {"h"} or head.reads & QKV:
-        refuse("CU481", f"v is read at head {head!r}, which is not a function of the query head", place_of(reads[0]))
+        message = f"v is read at head {text(head)}, which is not a function of the query head"
+        refuse("CU481", message, _place_of_index(head, reads[0]))
     weight: Term = const(float(number)) if number.denominator == 1 else const(number)
     for base, exponent in factors:
         if base is not reads[0]:
@@ -188,7 +186,13 @@ def _weight_and_head(accumulator: Reduce, body: Term, axes: Axes) -> tuple[Term,
 
 
 def _subscript(read: Load) -> str:
-    return "[" + ", ".join(map(repr, read.indices)) + "]"
+    return "[" + ", ".join(map(text, read.indices)) + "]"
+
+
+def _place_of_index(index: Term, read: Load) -> Span:
+    """Where the index was made, else where the element was first read."""
+    place = arena().places.get(index, NOWHERE)
+    return place_of(read) if place is NOWHERE or isinstance(index, Index) else place
 
 
 # ---- parts of the keys -----------------------------------------------------------------------------------------------
@@ -319,9 +323,9 @@ class _Reader:
             return self._reduction(term, key)
         if isinstance(term, Load) and term.tensor in QKV:
             refuse("CU482", f"{term.tensor} is used outside q.k and the sum over keys", place_of(term), _OUTSIDE)
-        if term is self.axes.e:
-            refuse("CU482", "the output column enters the formula", place_of(term), _OUTSIDE)
         children = term.children()
+        if self.axes.e in children:
+            refuse("CU482", "the output column enters the formula", place_of(term), _OUTSIDE)
         changed = tuple(self.read(c, key) for c in children)
         same = all(a is b for a, b in zip(children, changed, strict=True))
         return term if same else rebuilt_in_place(term, changed)
@@ -359,7 +363,7 @@ class _Reader:
                 )
         refuse(
             "CU483",
-            f"{_VERB[term.kind]} over {term.index.extent!r} of values computed from q and k is not a reduction over keys",
+            f"{_VERB[term.kind]} over {text(term.index.extent)} of values computed from q and k is not a reduction over keys",
             place_of(term),
             _MIXED,
         )
@@ -379,10 +383,12 @@ class _Reader:
         self._check_query(q, term, key)
         batch, head, row, column = k.indices
         if key is None or batch is not axes.b or row is not key or column is not index:
-            where = _subscript(k) if key is not None else "no key index"
-            refuse("CU484", f"k is read at {where}, not at [b, kv(h), j, d]", place_of(k), _BEFORE)
+            at = _subscript(k) if key is not None else "no key index"
+            wrong = next((x for x, want in ((batch, axes.b), (row, key), (column, index)) if x is not want), row)
+            refuse("CU484", f"k is read at {at}, not at [b, kv(h), j, d]", _place_of_index(wrong, k), _BEFORE)
         if head is not self.kv_head:
-            refuse("CU484", f"k is read at head {head!r}, v at head {self.kv_head!r}", place_of(k), "map both alike")
+            message = f"k is read at head {text(head)}, v at head {text(self.kv_head)}"
+            refuse("CU484", message, _place_of_index(head, k), "map both alike")
         return symbol(S)
 
     def _check_query(self, q: Load, term: Reduce, key: Index | None) -> None:
@@ -391,7 +397,9 @@ class _Reader:
         if key is not None and row is key:
             refuse("CU483", "normalised over query rows, not over keys", place_of(term), "use dim=-1")
         if batch is not axes.b or head is not axes.h or row is not axes.i or column is not term.index:
-            refuse("CU484", f"q is read at {_subscript(q)}, not at [b, h, i, d]", place_of(q), _BEFORE)
+            wanted = ((batch, axes.b), (head, axes.h), (row, axes.i), (column, term.index))
+            wrong = next(x for x, want in wanted if x is not want)
+            refuse("CU484", f"q is read at {_subscript(q)}, not at [b, h, i, d]", _place_of_index(wrong, q), _BEFORE)
 
     # ---- rows and captures -------------------------------------------------------------------------------------------
 
@@ -421,6 +429,8 @@ class _Reader:
                 return symbol(row.name)
         row = Row(f"R{len(self.rows) + 1}", kind, over, body, place_of(term))
         self.rows.append(row)
+        if kind == "sum" and integral(body) is not None:
+            arena().whole_symbols.add(symbol(row.name))
         return symbol(row.name)
 
     def _is_of_one_side(self, term: Term, key: Index | None) -> bool:

@@ -15,7 +15,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from cubridge.frontend.reference.algebra.terms import Index, Sort, Term, const, index, load
+from cubridge.frontend.reference.algebra import integers
+from cubridge.frontend.reference.algebra.integers import ONE
+from cubridge.frontend.reference.algebra.reduce import substitute
+from cubridge.frontend.reference.algebra.terms import Index, Sort, Term, arena, const, index, is_op, load, walk
+from cubridge.frontend.reference.evaluate import free_indices
 from cubridge.frontend.reference.recognise import closed_form
 from cubridge.frontend.reference.record import Call, Recording
 from cubridge.frontend.reference.refusal import refuse
@@ -32,6 +36,16 @@ Handler = Callable[["Lifter", Call], Lifted]
 
 class NoElementForm(Exception):
     """The call has no per-element form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A capture with a term of its own: element [indices] is `term`."""
+
+    name: str
+    indices: tuple[Index, ...]
+    term: Term
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,7 @@ class Lifter:
     values: dict[int, Value] = field(default_factory=dict)
     constants: dict[str, Tensor] = field(default_factory=dict)
     replayed: dict[str, Replayed] = field(default_factory=dict)
+    tables: list[Computed] = field(default_factory=list)
     writes_arguments: dict[str, Span] = field(default_factory=dict)
     _fresh: Any = field(default_factory=count)
 
@@ -75,7 +90,13 @@ class Lifter:
 
     def unused(self, name: str) -> str:
         """`name`, numbered where it is taken."""
-        taken = {*self.recording.inputs, *self.recording.scalars, *self.constants, *self.replayed}
+        taken = {
+            *(t.name for t in self.tables),
+            *self.recording.inputs,
+            *self.recording.scalars,
+            *self.constants,
+            *self.replayed,
+        }
         if name not in taken:
             return name
         return next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in taken)
@@ -97,6 +118,30 @@ class Lifter:
 
     def fresh_index(self, extent: Term) -> Index:
         return index(f"%{next(self._fresh)}", extent)
+
+    def tabulated(self, term: Term) -> Term:
+        """An integer of positions that floating point rounds, as a table computed before the launch: the same for every
+        kernel. Of the distance i - j alone it has one axis."""
+        if term.reads or not any(is_op(x, "trunc") for x in walk(term)):
+            return term
+        free = free_indices(term)
+        if len(free) == 2:
+            first, second = free
+            distance = index("t_", integers.sub(integers.add(first.extent, second.extent), ONE))
+            shift = integers.sub(distance, integers.sub(second.extent, ONE))
+            of_distance = substitute(term, {first.name: integers.add(second, shift)})
+            if second.name not in of_distance.free:
+                place = integers.add(integers.sub(first, second), integers.sub(second.extent, ONE))
+                return self._table(of_distance, (distance,), (place,))
+        own = tuple(index(f"t{n}_", x.extent) for n, x in enumerate(free))
+        return self._table(substitute(term, {x.name: o for x, o in zip(free, own, strict=True)}), own, free)
+
+    def _table(self, term: Term, own: tuple[Index, ...], places: tuple[Term, ...]) -> Term:
+        known = next((c for c in self.tables if c.term is term), None)
+        if known is None:
+            known = Computed(self.unused("positions"), own, term, arena().here)
+            self.tables.append(known)
+        return load(known.name, places, term.sort)
 
     # ---- the walk over the calls --------------------------------------------------------------------------------------
 

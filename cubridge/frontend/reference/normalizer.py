@@ -7,20 +7,20 @@ and LSE get the factors of exp(m) that make up for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from cubridge.frontend.reference.algebra.numbers import number, split_product
-from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg
+from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg, power
 from cubridge.frontend.reference.algebra.reduce import replace
-from cubridge.frontend.reference.algebra.terms import Apply, Symbol, Term, is_op, op_args, symbol, walk
+from cubridge.frontend.reference.algebra.terms import Symbol, Term, is_op, op_args, sizes_only, symbol, walk
 from cubridge.frontend.reference.extract import ACC, Attention, Row, S, place_of
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.scaling import Scaling
+from cubridge.frontend.reference.score_choice import SCORE, Score, choose_score
 
-SCORE: Final = "x"
 SHIFT: Final = "m"
 _S: Final = "$" + S
 
@@ -41,12 +41,13 @@ class Normalizer:
 def normalize(found: Attention) -> Normalizer:
     """Errors: CU485 where more than one pass over the keys is needed, CU486 where the mask or the weights are out of reach."""
     _check_single_pass(found)
-    score = _score_in(found.weight)
+    score = choose_score(found.weight)
     weight, rows = _in_score(found.weight, score), tuple(_row_in_score(r, score) for r in found.rows)
+    weight, found = _without_sizes(weight, found)
     rate = _shift_rate(weight)
     if not rate:
         rows, finalize, lse = _used(rows, found.finalize, found.lse)
-        return Normalizer(score, found.mask, weight, rows, finalize, lse, False)
+        return Normalizer(score.term, found.mask, weight, rows, finalize, lse, False)
     x, m = symbol(SCORE), symbol(SHIFT)
     shifted = {x: add(x, neg(m))}
     probe = Scaling(x)
@@ -61,7 +62,7 @@ def normalize(found: Attention) -> Normalizer:
     finalize = _stabilised(replace(found.finalize, grown))
     lse = _default_lse(finalize) if found.lse is None else _stabilised(replace(found.lse, grown))
     kept, finalize, lse = _used(tuple(new_rows), finalize, lse)
-    return Normalizer(score, found.mask, replace(weight, shifted), kept, finalize, lse, True)
+    return Normalizer(score.term, found.mask, replace(weight, shifted), kept, finalize, lse, True)
 
 
 def _check_single_pass(found: Attention) -> None:
@@ -84,73 +85,34 @@ def _check_single_pass(found: Attention) -> None:
                 "a mask is a function of positions and captures",
             )
     if _S not in found.weight.reads:
-        refuse("CU486", "the weights do not depend on q and k", place_of(found.weight), "that is a plain sum over v")
+        refuse("CU486", "the weights do not depend on q and k", found.span, "that is a plain sum over v")
 
 
 # ---- the score -------------------------------------------------------------------------------------------------------
 
-_LINEAR: Final = ("add", "mul", "where", "real")
 
-
-def _score_in(weight: Term) -> Term:
-    """The operand of the outermost non-linear operations, all of s below it."""
-    chain = list(_dominators(weight))
-    passed_non_linear = False
-    for term in chain:
-        linear = not isinstance(term, Apply) or term.op in _LINEAR
-        if passed_non_linear and linear:
-            return term
-        passed_non_linear = passed_non_linear or not linear
-    return symbol(S)
-
-
-def _dominators(weight: Term) -> Iterator[Term]:
-    """The subterms that hold every s of the weight, outermost first."""
-    inside = [t for t in walk(weight) if _S in t.reads]
-    probe = symbol(SCORE)
-    for term in sorted(inside, key=lambda t: -t.depth):
-        if term is weight or _S not in replace(weight, {term: probe}).reads:
-            yield term
-
-
-def _in_score(term: Term, score: Term) -> Term:
-    """The term with the score as `x`, also where sums were flattened."""
-    found = _replace_sum(term, score, symbol(SCORE))
-    if _S in found.reads:
+def _in_score(term: Term, score: Score) -> Term:
+    found = score.within(term)
+    if found is None:
         refuse(
             "CU486", "the score enters in two different forms", place_of(term), "weights and row sums read one score"
         )
     return found
 
 
-def _row_in_score(row: Row, score: Term) -> Row:
+def _row_in_score(row: Row, score: Score) -> Row:
     return Row(row.name, row.kind, row.over, _in_score(row.body, score), row.span)
 
 
-def _replace_sum(term: Term, wanted: Term, new: Term) -> Term:
-    """`replace`, where `wanted` may be part of a longer sum or a multiple of one."""
-    known: dict[Term, Term] = {wanted: new}
-    parts = op_args(wanted, "add")
-    if len(parts) > 1:
-        for t in walk(term):
-            if is_op(t, "add") and t is not wanted:
-                scale = _contained(parts, t.children())
-                if scale is not None:
-                    rest = [mul(number(-scale), p) for p in parts]
-                    known[t] = add(mul(number(scale), new), t, *rest)
-    return replace(term, known)
-
-
-def _contained(parts: tuple[Term, ...], summands: tuple[Term, ...]) -> Fraction | None:
-    """c where every part times c is among the summands."""
-    table = {factors: coefficient for coefficient, factors in map(split_product, summands)}
-    scale: Fraction | None = None
-    for coefficient, factors in map(split_product, parts):
-        here = table.get(factors)
-        if here is None or (scale is not None and here / coefficient != scale):
-            return None
-        scale = here / coefficient
-    return scale
+def _without_sizes(weight: Term, found: Attention) -> tuple[Term, Attention]:
+    """Factors of sizes alone belong to the output, not to every weight."""
+    number_, factors = split_product(weight)
+    sizes = [power(base, exponent) for base, exponent in factors if sizes_only(base)]
+    if not sizes or len(sizes) == len(factors):
+        return weight, found
+    rest = [power(base, exponent) for base, exponent in factors if not sizes_only(base)]
+    finalize = replace(found.finalize, {symbol(ACC): mul(symbol(ACC), *sizes)})
+    return mul(number(number_), *rest), dataclasses.replace(found, finalize=finalize)
 
 
 # ---- the shift -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from cubridge.frontend.reference.algebra import integers
+from cubridge.frontend.reference.algebra import integers, reals
 from cubridge.frontend.reference.algebra.numbers import split_product
 from cubridge.frontend.reference.algebra.polynomials import Terms, divide, from_terms, terms_of
 from cubridge.frontend.reference.algebra.terms import (
@@ -24,6 +24,7 @@ from cubridge.frontend.reference.algebra.terms import (
     Sort,
     Symbol,
     Term,
+    apply,
     arena,
     const,
     is_const,
@@ -133,10 +134,7 @@ class ExprWriter:
                     "exp2", (self.expr(power_of_two),), span=span
                 )  # fmt: skip
             case "sigmoid":
-                from cubridge.frontend.reference.algebra import reals
-
-                inner = Call("exp", (self.expr(reals.neg(x)),), span=span)
-                return Binary("/", IntLit(1), Binary("+", IntLit(1), inner, span=span), span=span)
+                return Binary("/", IntLit(1), self._logistic_denominator(x, span), span=span)
             case "truncate":
                 floor, ceil = (Call(f, (argument,), span=span) for f in ("floor", "ceil"))
                 return Call("where", (Binary("<", argument, IntLit(0), span=span), ceil, floor), span=span)
@@ -148,6 +146,11 @@ class ExprWriter:
             case _:
                 raise InternalError(f"no function for {op}")
 
+    def _logistic_denominator(self, x: Term, span: Span) -> Expr:
+        """1 + exp(-x)."""
+        inner = Call("exp", (self.expr(reals.neg(x)),), span=span)
+        return Binary("+", IntLit(1), inner, span=span)
+
     # ---- integers ----------------------------------------------------------------------------------------------------
 
     def _polynomial(self, terms: Terms, span: Span) -> Expr:
@@ -155,7 +158,7 @@ class ExprWriter:
 
     def _monomials(self, terms: Terms, span: Span) -> list[tuple[bool, Expr]]:
         """Positive monomials first; x - n * (x // n) as x % n."""
-        terms, remainders = _remainders(terms)
+        terms, remainders = _remainders(_without_constant(terms))
         parts = [
             (c > 0, self._scaled(abs(c), Binary("%", self.expr(x), self.expr(n), span=span), span))
             for c, x, n in remainders
@@ -201,7 +204,8 @@ class ExprWriter:
 
     def _bounded(self, left: Term, op: str, right: Term, slack: int, span: Span) -> Expr:
         """left <= right, as left < right + 1 where that drops a constant or is only a number; and its mirror."""
-        if terms_of(right).get((), 0) == slack or (op == "<" and isinstance(right, Const)):
+        of_index = bool(left.free) and isinstance(right, Const)
+        if terms_of(right).get((), 0) == slack or (op == "<" and of_index):
             return Binary(op, self.expr(left), self.expr(integers.sub(right, const(slack))), span=span)
         return Binary(op + "=", self.expr(left), self.expr(right), span=span)
 
@@ -278,15 +282,17 @@ class ExprWriter:
         bottom: list[Expr] = []
         numerator, denominator = _ratio(number)
         for base, exponent in sorted(factors, key=lambda f: _factor_rank(f[0])):
-            if exponent < 0 and exponent.denominator == 1:
+            if exponent == 1 and is_op(base, "sigmoid") and len(factors) > 1:
+                bottom.append(self._logistic_denominator(base.children()[0], span))
+            elif exponent < 0 and exponent.denominator == 1:
                 bottom.append(self._power(base, -exponent, span))
             else:
                 top.append(self._power(base, exponent, span))
         if denominator != 1:
             bottom.insert(0, _number(denominator, span))
         if abs(numerator) != 1 or not top:
-            leading = bool(top) and isinstance(top[0], Name) and isinstance(factors[0][0], Symbol)
-            top.insert(1 if leading and numerator > 0 else 0, _number(numerator, span))
+            leading = bool(top) and isinstance(top[0], Name) and any(isinstance(b, Symbol) for b, _ in factors)
+            top.insert(1 if leading else 0, _number(numerator, span))
         elif numerator == -1:
             top[0] = _negated(top[0], span)
         result = _chain("*", top, span)
@@ -308,6 +314,13 @@ class ExprWriter:
         return Binary(
             "**", written, _number(float(exponent) if exponent.denominator > 1 else int(exponent), span), span=span
         )
+
+
+def text(term: Term) -> str:
+    """A term for a message; reductions as they are."""
+    if term.height:
+        return repr(term)
+    return print_expr(ExprWriter(lambda load: (load.tensor, load.indices)).expr(term))
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
@@ -348,9 +361,7 @@ def _in_units_of_ln2(x: Term) -> Term | None:
     exact = Fraction(ratio).limit_denominator(1024)
     if not exact or abs(float(exact) - ratio) > 1e-14 * abs(ratio) or not factors:
         return None
-    from cubridge.frontend.reference.algebra.reals import join_product
-
-    return join_product(exact, dict(factors))
+    return reals.join_product(exact, dict(factors))
 
 
 # ---- forms -----------------------------------------------------------------------------------------------------------
@@ -388,15 +399,13 @@ def _signed_sum(parts: list[tuple[bool, Expr]], span: Span) -> Expr:
 
 def _unsigned(part: Term) -> tuple[bool, Term]:
     """(is it added?, its magnitude)."""
-    from cubridge.frontend.reference.algebra.reals import neg
-
     if isinstance(part, Const):
         return part.value >= 0, const(abs(part.value))
     if is_op(part, "real"):
         inner = part.children()[0]
-        return (False, neg(part)) if _negative(inner) else (True, part)
+        return (False, reals.neg(part)) if _negative(inner) else (True, part)
     number, _ = split_product(part)
-    return (True, part) if number > 0 else (False, neg(part))
+    return (True, part) if number > 0 else (False, reals.neg(part))
 
 
 def _negative(p: Term) -> bool:
@@ -424,6 +433,19 @@ def _remainders(terms: Terms) -> tuple[Terms, list[tuple[int, Term, Term]]]:
     return rest, found
 
 
+def _without_constant(terms: Terms) -> Terms:
+    """c * ((x + n - 1) // n) - c as c * ((x - 1) // n)."""
+    constant = terms.get((), 0)
+    if not constant:
+        return terms
+    for monomial, c in terms.items():
+        if len(monomial) == 1 and is_op(monomial[0], "//") and constant % c == 0:
+            x, n = monomial[0].children()
+            moved = apply("//", (integers.add(x, integers.mul(const(constant // c), n)), n), Sort.INT)
+            return {m: k for m, k in terms.items() if m not in (monomial, ())} | {(moved,): c}
+    return terms
+
+
 def _sides(terms: Terms) -> tuple[Term, Term]:
     """(magnitude of the negative monomials, the positive ones)."""
     below = from_terms({m: -c for m, c in terms.items() if c < 0})
@@ -446,7 +468,7 @@ def _symmetric(a: Term, b: Term, op: str) -> tuple[Term, Term] | None:
     twice_bound, twice_distance = integers.add(p, q), integers.sub(p, q)
     if op == "or":
         twice_bound = integers.neg(twice_bound)
-    if twice_distance.reads or not {"i", "j"} <= twice_distance.free or twice_bound.free:
+    if twice_distance.reads or not {"i", "j"} <= twice_distance.free or twice_bound.free & {"i", "j"}:
         return None
     bound, left = divide(twice_bound, const(2))
     distance, odd = divide(twice_distance, const(2))

@@ -34,7 +34,7 @@ from cubridge.frontend.reference.extents import Extent, extra_values
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import call_chain, error_span, inside_operation, user_span
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.rewrite import Rewrite
+from cubridge.frontend.reference.rewrite import Rewrite, attention_math
 from cubridge.frontend.reference.symbolic import symbolic_numbers
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, Span
@@ -136,6 +136,15 @@ class Recording:
     fixed: frozenset[str]
     extents: dict[str, tuple[Extent, ...]]
 
+    def pinned_products(self) -> frozenset[str]:
+        """Sizes whose product a guard made a number, as a Python loop over heads does."""
+        found: set[str] = set()
+        for guard in self.env.guards:
+            if isinstance(guard.expr, sympy.Eq) and any(side.is_number for side in guard.expr.args):
+                names = {self.symbols[s] for s in guard.expr.free_symbols if s in self.symbols}
+                found |= names if len(names) > 1 else set()
+        return frozenset(found & set(self.sizes))
+
 
 @dataclass(slots=True)
 class _Sizes:
@@ -210,7 +219,14 @@ def _run(
         return reference.function(q, k, v, **given, **scalars)
 
     try:
-        with torch.no_grad(), _quiet(), symbolic_numbers(reference.globals), recorder.fake, recorder, Rewrite():
+        with (
+            torch.no_grad(),
+            _quiet(),
+            symbolic_numbers(reference.globals, attention_math),
+            recorder.fake,
+            recorder,
+            Rewrite(),
+        ):
             out = torch.func.functionalize(run_reference)(*inputs.values())
     except CuError:
         raise

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch.fx.experimental.sym_node import SymNode
 from torch.utils._sympy import functions as sympy_functions
 
@@ -83,16 +84,28 @@ _BUILTINS: Final[dict[str, Any]] = {
 }
 
 
+def _attention(real: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """The built-in's own parser rejects a symbolic `enable_gqa` before any mode sees the call."""
+    return lambda *args, **options: replacement(*args, **options) if _has_symbolic(options) else real(*args, **options)
+
+
+def _has_symbolic(options: dict[str, Any]) -> bool:
+    return any(isinstance(value, torch.SymBool) for value in options.values())
+
+
 @contextlib.contextmanager
-def symbolic_numbers(namespace: dict[str, Any]) -> Iterator[None]:
-    """Inside, `math` and the names of `namespace` follow symbolic sizes. Everything is put back."""
-    functions = _math_functions()
-    originals = {name: getattr(math, name) for name in functions}
-    by_identity = {id(original): functions[name] for name, original in originals.items()}
+def symbolic_numbers(namespace: dict[str, Any], attention: Callable[..., Any]) -> Iterator[None]:
+    """Inside, `math` and the names of `namespace` follow symbolic sizes, and scaled_dot_product_attention takes symbolic
+    booleans, which `attention` then computes. Everything is put back."""
+    places = [(math, name, function) for name, function in _math_functions().items()]
+    fused = F.scaled_dot_product_attention
+    places.append((F, "scaled_dot_product_attention", _attention(fused, attention)))
+    originals = [(module, name, getattr(module, name)) for module, name, _ in places]
+    by_identity = {id(o[2]): p[2] for o, p in zip(originals, places, strict=True)}
     saved = dict(namespace)
     try:
-        for name, function in functions.items():
-            setattr(math, name, function)
+        for module, name, function in places:
+            setattr(module, name, function)
         for name, value in saved.items():
             if id(value) in by_identity:
                 namespace[name] = by_identity[id(value)]
@@ -100,8 +113,8 @@ def symbolic_numbers(namespace: dict[str, Any]) -> Iterator[None]:
             namespace.setdefault(name, value)
         yield
     finally:
-        for name, original in originals.items():
-            setattr(math, name, original)
+        for module, name, original in originals:
+            setattr(module, name, original)
         for name in _BUILTINS:
             if name not in saved:
                 namespace.pop(name, None)

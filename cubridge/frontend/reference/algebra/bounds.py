@@ -21,6 +21,7 @@ from cubridge.frontend.reference.algebra.polynomials import (
     product,
     sub,
     terms_of,
+    without,
 )
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
@@ -121,6 +122,8 @@ class _Proof:
         """factor * (a // n) + rest >= 0, from n * (a // n) in [a - n + 1, a]."""
         if not self.nonneg(sub(n, ONE)):
             return False
+        if low and self.nonneg(rest) and self.nonneg(a):
+            return True
         near = sub(add(a, ONE), n) if low else a
         times, left = divide(factor, n)
         if left is ZERO and self.nonneg(add(rest, mul(times, near))):
@@ -184,13 +187,20 @@ def _nonneg_in_sizes(terms: Terms) -> bool:
     if _all_coefficients_positive(terms):
         return True
     p = from_terms(terms)
-    for fact in arena().facts:
-        known = terms_of(fact)
-        for monomial, c in terms.items():
-            by, left = divmod(c, known.get(monomial, 0)) if known.get(monomial) else (0, 1)
-            if monomial and by > 0 and not left and _all_coefficients_positive(terms_of(sub(p, mul(const(by), fact)))):
-                return True
-    return False
+    return any(
+        _all_coefficients_positive(terms_of(sub(p, mul(times, fact))))
+        for fact in arena().facts
+        for times in _multiples(terms, terms_of(fact))
+    )
+
+
+def _multiples(terms: Terms, fact: Terms) -> Iterator[Term]:
+    """What to multiply a fact by so that one of its monomials is one of the terms."""
+    for monomial, c in terms.items():
+        for known, k in fact.items():
+            rest = without(monomial, known) if known else None
+            if rest is not None and c * k > 0 and c % k == 0:
+                yield from_terms({rest: c // k})
 
 
 def _all_coefficients_positive(terms: Terms) -> bool:

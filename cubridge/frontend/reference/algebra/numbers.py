@@ -10,7 +10,7 @@ from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import nonneg
 from cubridge.frontend.reference.algebra.polynomials import product
 from cubridge.frontend.reference.algebra.selection import where
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Number, Reduce, Sort, Term, apply, const
+from cubridge.frontend.reference.algebra.terms import Apply, Const, Number, Reduce, Sort, Term, apply, arena, const
 
 RealNumber = float | Fraction
 
@@ -75,6 +75,8 @@ def integral(term: Term) -> Term | None:
         value = term.value
         return const(int(value)) if math.isfinite(value) and value == int(value) else None
     if isinstance(term, Reduce) and term.kind == "sum" and integral(term.body) is not None:
+        return apply("trunc", (term,), Sort.INT)
+    if term in arena().whole_symbols:
         return apply("trunc", (term,), Sort.INT)
     if isinstance(term, Apply):
         if term.op == "real":

@@ -108,7 +108,7 @@ def divide(a: Term, n: Term) -> tuple[Term, Term]:
     whole: Terms = {}
     rest: Terms = {}
     for monomial, c in terms_of(a).items():
-        left = _without(monomial, by)
+        left = without(monomial, by)
         if left is None or c % scale:
             rest[monomial] = c
         else:
@@ -116,7 +116,7 @@ def divide(a: Term, n: Term) -> tuple[Term, Term]:
     return from_terms(whole), from_terms(rest)
 
 
-def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+def without(monomial: Monomial, factors: Monomial) -> Monomial | None:
     left = list(monomial)
     for factor in factors:
         if factor not in left:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cubridge.frontend.reference.algebra import integers
-from cubridge.frontend.reference.algebra.bounds import nonneg
+from cubridge.frontend.reference.algebra.bounds import nonneg, positive
 from cubridge.frontend.reference.algebra.integers import MINUS_ONE, ONE
 from cubridge.frontend.reference.algebra.polynomials import from_terms, leading_coefficient, terms_of
 from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, arena, const, is_op, order
@@ -29,7 +29,27 @@ def at_least_zero(p: Term) -> Term:
         return TRUE
     if nonneg(integers.sub(MINUS_ONE, p)):
         return FALSE
-    return apply(">=0", (_reduced(p),), Sort.BOOL)
+    p = _reduced(p)
+    undivided = _undivided(p)
+    return apply(">=0", (p,), Sort.BOOL) if undivided is None else at_least_zero(undivided)
+
+
+def _undivided(p: Term) -> Term | None:
+    """a // n >= c as a >= c * n, and c >= a // n as c * n + n > a, for a number c."""
+    terms = terms_of(p)
+    constant = const(terms.pop((), 0))
+    if len(terms) != 1:
+        return None
+    ((monomial, sign),) = terms.items()
+    if len(monomial) != 1 or sign not in (1, -1) or not is_op(monomial[0], "//"):
+        return None
+    a, n = monomial[0].children()
+    if not positive(n):
+        return None
+    scaled = integers.mul(constant, n)
+    if sign > 0:
+        return integers.add(a, scaled)
+    return integers.sub(integers.sub(integers.add(scaled, n), a), ONE)
 
 
 def _reduced(p: Term) -> Term:

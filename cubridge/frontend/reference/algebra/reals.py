@@ -24,7 +24,18 @@ from cubridge.frontend.reference.algebra.numbers import (
 )
 from cubridge.frontend.reference.algebra.polynomials import from_terms, terms_of
 from cubridge.frontend.reference.algebra.selection import absorbs, is_masking, push
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, assume, const, is_const, order
+from cubridge.frontend.reference.algebra.terms import (
+    Apply,
+    Const,
+    Sort,
+    Term,
+    apply,
+    assume,
+    const,
+    is_const,
+    is_op,
+    order,
+)
 
 # ---- products --------------------------------------------------------------------------------------------------------
 
@@ -62,6 +73,8 @@ def _product_term(coefficient: Fraction, kept: list[Term]) -> Term:
         return number(coefficient)
     if coefficient.denominator == 1 and len(kept) == 1 and isinstance(kept[0], Apply) and kept[0].op == "real":
         return apply("real", (integers.mul(const(coefficient.numerator), kept[0].args[0]),), Sort.REAL)
+    if coefficient == -1 and len(kept) == 1 and is_op(kept[0], "add"):
+        return add(*(neg(part) for part in kept[0].children()))
     args = sorted(kept, key=order)
     if coefficient != 1:
         args.insert(0, number(coefficient))
@@ -136,6 +149,9 @@ def power(base: Term, exponent: Fraction) -> Term:
     pushed = push(lambda x: power(x, exponent), base)
     if pushed is not None:
         return pushed
+    logistic = _logistic(base) if exponent == -1 else None
+    if logistic is not None:
+        return logistic
     coefficient, factors = split_product(base)
     if not _powers_distribute(coefficient, factors, exponent):
         return apply("pow", (base, number(exponent)), Sort.REAL)
@@ -144,6 +160,17 @@ def power(base: Term, exponent: Fraction) -> Term:
     if not math.isfinite(scaled.value):
         return apply("pow", (base, number(exponent)), Sort.REAL)
     return join_product(Fraction(scaled.value), {b: p * exponent for b, p in factors})
+
+
+def _logistic(base: Term) -> Term | None:
+    """1 / (1 + c exp(y)) = sigmoid(-(y + log c)) for a positive number or size c."""
+    if not (isinstance(base, Apply) and base.op == "add" and len(base.args) == 2 and is_const(base.args[0], 1)):
+        return None
+    coefficient, factors = split_product(base.args[1])
+    plain = [b for b, _ in factors if not is_op(b, "exp")]
+    if coefficient <= 0 or len(plain) == len(factors) or any(b.free or b.reads or not real_nonneg(b) for b in plain):
+        return None
+    return apply("sigmoid", (neg(log(base.args[1])),), Sort.REAL)
 
 
 def _powers_distribute(coefficient: Fraction, factors: Factors, exponent: Fraction) -> bool:
@@ -273,6 +300,9 @@ class _Sum:
 # ---- exponential and logarithm ------------------------------------------------------------------------------------------
 
 
+_UNDERFLOW = -700.0
+
+
 def exp(x: Term) -> Term:
     """exp(c log y + z) = y ** c exp(z); a masking constant gives 0."""
     x = to_real(x)
@@ -282,6 +312,8 @@ def exp(x: Term) -> Term:
     if isinstance(x, Const):
         if is_masking(x) and x.value != -math.inf:
             assume(f"a fill of {float(x.value):g} is a mask: its weight is 0 wherever the row sees a key")
+        elif x.value < _UNDERFLOW and x.value != -math.inf:
+            return apply("exp", (x,), Sort.REAL)  # not 0: beside scores as low it is the weight of a bias
         return number(math.exp(x.value) if x.value < 709 else math.inf)
     outside: Term = REAL_ONE
     inside: list[Term] = []

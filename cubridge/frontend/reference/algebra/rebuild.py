@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from cubridge.frontend.reference.algebra import functions, integers, predicates, reals
+from cubridge.frontend.reference.algebra.bounds import nonneg
 from cubridge.frontend.reference.algebra.comparisons import compare
 from cubridge.frontend.reference.algebra.numbers import to_int, to_real
 from cubridge.frontend.reference.algebra.reduce import reduce
@@ -23,6 +24,7 @@ from cubridge.frontend.reference.algebra.terms import (
     apply,
     const,
     index,
+    is_const,
     load,
 )
 
@@ -33,6 +35,11 @@ def bitwise_and(a: Term, b: Term) -> Term:
         return pushed
     if isinstance(a, Const) and isinstance(b, Const):
         return const(int(a.value) & int(b.value))
+    for x, y in ((a, b), (b, a)):
+        if is_const(x, 0):
+            return x
+        if is_const(x, 1) and nonneg(y) and nonneg(integers.sub(integers.ONE, y)):
+            return y
     return apply("&", (a, b), Sort.INT)
 
 

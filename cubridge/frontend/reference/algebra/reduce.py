@@ -177,6 +177,12 @@ def substitute(term: Term, values: Mapping[str, Term], memo: dict[Term, Term] | 
     return go(term)
 
 
+def renewed(term: Term) -> Term:
+    """The term built again from its leaves, with what is known now."""
+    children = term.children()
+    return rebuilt_in_place(term, tuple(map(renewed, children))) if children else term
+
+
 def rebuilt_in_place(term: Term, children: tuple[Term, ...]) -> Term:
     """`rebuild`; what it makes has the place of `term`."""
     from cubridge.frontend.reference.algebra.rebuild import rebuild

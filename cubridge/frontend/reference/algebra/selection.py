@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from cubridge.frontend.reference.algebra.predicates import conjunction, disjunction, implies, negation, select
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, assume, const, is_op
+from cubridge.frontend.reference.algebra.predicates import FALSE, conjunction, disjunction, implies, negation, select
+from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, assume, const, is_op, op_args
 
 MASK_FILL: Final = -1e8
 """A finite fill at or below this is a mask: its weight underflows to exactly 0 wherever the row sees a key."""
@@ -46,14 +46,19 @@ def where(condition: Term, a: Term, b: Term) -> Term:
 
 def _under(condition: Term, branch: Term) -> Term:
     """The branch, knowing that the condition holds there."""
-    while isinstance(branch, Apply) and branch.op == "where":
-        if implies(condition, branch.args[0]):
-            branch = branch.args[1]
-        elif implies(condition, negation(branch.args[0])):
-            branch = branch.args[2]
-        else:
-            break
-    return branch
+    if not (isinstance(branch, Apply) and branch.op == "where"):
+        return branch
+    inner, then, otherwise = branch.args
+    both = conjunction(condition, inner)
+    if both is FALSE:
+        return _under(condition, otherwise)
+    if implies(condition, inner):
+        return _under(condition, then)
+    given = op_args(condition, "and")
+    rest = conjunction(*(part for part in op_args(both, "and") if part not in given))
+    then, otherwise = _under(both, then), _under(conjunction(condition, negation(inner)), otherwise)
+    same = rest is inner and then is branch.args[1] and otherwise is branch.args[2]
+    return branch if same else where(rest, then, otherwise)
 
 
 def _belongs_first(b: Term, a: Term) -> bool:

@@ -179,12 +179,19 @@ class Arena:
     facts: list[Term] = field(default_factory=list)  # integers known to be >= 0 (preconditions)
     assumptions: dict[str, Span] = field(default_factory=dict)
     subscripts: dict[Term, Span] = field(default_factory=dict)  # integers that must not be negative, for they subscript
+    whole_symbols: set[Term] = field(default_factory=set)  # symbols of row reductions that are integers
     bit_operations: dict[Span, str] = field(default_factory=dict)  # `&` on numbers, a likely slip of precedence
     nonnegative: dict[Term, bool] = field(default_factory=dict)  # memo of bounds.nonneg
     negations: dict[Term, Term] = field(default_factory=dict)  # memo of predicates.negation
     implications: dict[tuple[Term, Term], bool] = field(default_factory=dict)  # memo of predicates.implies
     junctions: dict[tuple[object, ...], Term] = field(default_factory=dict)  # memo of and, or
     started: float = field(default_factory=monotonic)
+
+    def learn(self, conditions: list[Term]) -> None:
+        """Take these conditions on sizes as true from here on. What was tried without them may now be shown."""
+        self.facts = [t.children()[0] for t in conditions if is_op(t, ">=0")]
+        for memo in (self.nonnegative, self.negations, self.implications, self.junctions):
+            memo.clear()
 
     def admit(self, key: tuple[object, ...], term: Term) -> None:
         self.table[key] = term

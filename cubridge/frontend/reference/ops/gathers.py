@@ -6,18 +6,21 @@ from typing import Final
 
 from cubridge.frontend.reference.algebra.bounds import nonneg
 from cubridge.frontend.reference.algebra.terms import Sort, Term, arena
+from cubridge.frontend.reference.evaluate import never_negative
 from cubridge.frontend.reference.lift import Handler, Lifted, Lifter, NoElementForm
 from cubridge.frontend.reference.ops.views import axis_of, replaced, wrapped
 from cubridge.frontend.reference.record import Call
 from cubridge.frontend.reference.values import Value
 
 
-def _subscript(index: Term, extent: Term) -> Term:
-    """A computed subscript. What a captured tensor gives is taken as it is and declared non-negative."""
-    if index.reads and not nonneg(index):
-        arena().subscripts.setdefault(index, arena().here)
+def _subscript(lifter: Lifter, index: Term, extent: Term) -> Term:
+    """A computed subscript. Where neither its sign is known nor a negative one found, it is declared non-negative."""
+    if nonneg(index):
         return index
-    return wrapped(index, extent)
+    if index.reads or never_negative(index):
+        arena().subscripts.setdefault(index, arena().here)
+        return lifter.tabulated(index)
+    return wrapped(lifter.tabulated(index), extent)
 
 
 def _index(lifter: Lifter, call: Call) -> Lifted:
@@ -36,7 +39,7 @@ def _index(lifter: Lifter, call: Call) -> Lifted:
         advanced = ix[first : first + rank]
         rest = iter((*ix[:first], *ix[first + rank :]))
         source = (
-            next(rest) if g is None else _subscript(g.broadcast(advanced, shape), value.shape[axis])
+            next(rest) if g is None else _subscript(lifter, g.broadcast(advanced, shape), value.shape[axis])
             for axis, g in enumerate(given)
         )
         return value.at(*source)
@@ -47,25 +50,25 @@ def _index(lifter: Lifter, call: Call) -> Lifted:
 def _gather(lifter: Lifter, call: Call) -> Lifted:
     value, indices = lifter.value(call.args[0]), lifter.value(call.args[2])
     axis = axis_of(call.args[1], value.rank)
-    return lambda *ix: value.at(*replaced(ix, axis, _subscript(indices.at(*ix), value.shape[axis])))
+    return lambda *ix: value.at(*replaced(ix, axis, _subscript(lifter, indices.at(*ix), value.shape[axis])))
 
 
 def _index_select(lifter: Lifter, call: Call) -> Lifted:
     value, indices = lifter.value(call.args[0]), lifter.value(call.args[2])
     axis = axis_of(call.args[1], value.rank)
-    return lambda *ix: value.at(*replaced(ix, axis, _subscript(indices.at(ix[axis]), value.shape[axis])))
+    return lambda *ix: value.at(*replaced(ix, axis, _subscript(lifter, indices.at(ix[axis]), value.shape[axis])))
 
 
 def _embedding(lifter: Lifter, call: Call) -> Lifted:
     table, indices = lifter.value(call.args[0]), lifter.value(call.args[1])
-    return lambda *ix: table.at(_subscript(indices.at(*ix[:-1]), table.shape[0]), ix[-1])
+    return lambda *ix: table.at(_subscript(lifter, indices.at(*ix[:-1]), table.shape[0]), ix[-1])
 
 
 def _take(lifter: Lifter, call: Call) -> Lifted:
     value, indices = lifter.value(call.args[0]), lifter.value(call.args[1])
     if value.rank != 1:
         raise NoElementForm
-    return lambda *ix: value.at(_subscript(indices.at(*ix), value.shape[0]))
+    return lambda *ix: value.at(_subscript(lifter, indices.at(*ix), value.shape[0]))
 
 
 GATHERS: Final[dict[str, Handler]] = {

@@ -12,6 +12,7 @@ from cubridge.frontend.reference.algebra.integers import MINUS_ONE, ONE, ZERO
 from cubridge.frontend.reference.algebra.selection import where
 from cubridge.frontend.reference.algebra.terms import Const, Term, is_const
 from cubridge.frontend.reference.lift import Handler, Lifted, Lifter, NoElementForm
+from cubridge.frontend.reference.printing import text
 from cubridge.frontend.reference.record import Call
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.sizes import NO_LIMIT
@@ -94,7 +95,7 @@ def _runs(old: Shape, new: Shape) -> list[tuple[range, range]] | None:
 
 
 def _text(shape: Shape) -> str:
-    return "[" + ", ".join(map(repr, shape)) + "]"
+    return "[" + ", ".join(map(text, shape)) + "]"
 
 
 def _expand(lifter: Lifter, call: Call) -> Lifted:

@@ -1,0 +1,18 @@
+"""References as people write them. Each file is one theme; importing it fills the table."""
+
+from tests.frontend.reference.references import (
+    captures,
+    heads,
+    in_place,
+    masks,
+    modules,
+    normalizers,
+    public,
+    refused,
+    scores,
+    windows,
+)
+
+__all__ = [
+    "captures", "heads", "in_place", "masks", "modules", "normalizers", "public", "refused", "scores", "windows",
+]  # fmt: skip

@@ -1,0 +1,198 @@
+"""Captured tensors with every kind of indexing: per head, key, row, batch, relative position, and computed ones."""
+# pyright: basic
+# ruff: noqa: N812
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from tests.frontend.reference.references.helpers import plain_scores, repeated
+from tests.frontend.reference.table import SCALE, accepts
+
+DOCUMENTS = {"extra": lambda shape, device: {"doc": (torch.arange(max(shape.Lq, shape.Lk)) // 13).repeat(shape.B, 1)},
+             "captures": ("doc[B, maximum(Lq, Lk)] argument i32",)}  # fmt: skip
+SAME_DOCUMENT = "doc[b, j] == doc[b, i]"
+
+
+@accepts(mask=SAME_DOCUMENT, warns=("reference gives NaN",), **DOCUMENTS)
+def documents(q, k, v, doc):
+    keep = doc[:, : q.shape[2], None] == doc[:, None, : k.shape[2]]
+    return F.scaled_dot_product_attention(q, repeated(k, q), repeated(v, q), attn_mask=keep[:, None])
+
+
+@accepts(mask=f"(j <= i) & ({SAME_DOCUMENT})", warns=("gives a mean",), **DOCUMENTS)
+def documents_causal(q, k, v, doc):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    keep = (doc[:, : q.shape[2], None] == doc[:, None, : k.shape[2]]) & (j <= i)
+    return plain_scores(q, k).masked_fill(~keep[:, None], -1e9).softmax(-1).nan_to_num() @ repeated(v, q)
+
+
+@accepts(
+    mask="(j <= i) & (cumsum[b, j] == cumsum[b, i])",
+    extra=lambda shape, device: {"starts": (torch.arange(shape.Lk) % 11 == 0).expand(shape.B, -1).contiguous()},
+    captures=("cumsum[B, Lk] computed i32",),
+    requires=("Lk == Lq",),
+)
+def documents_by_cumulative_sum(q, k, v, starts):
+    doc = torch.cumsum(starts.int(), dim=-1)
+    keep = doc[:, None, :, None] == doc[:, None, None, :]
+    keep = keep.logical_and(torch.arange(q.shape[2])[:, None].ge(torch.arange(k.shape[2])))
+    return (plain_scores(q, k) + torch.log(keep.float()).to(q.dtype)).softmax(-1) @ repeated(v, q)
+
+
+@accepts(
+    mask="bucketize[j] == bucketize_2[i]",
+    extra=lambda shape, device: {"ends": torch.tensor([10, 25, 41, 200])},
+    captures=("bucketize[Lk] computed i32", "bucketize_2[Lq] computed i32"),
+    warns=("gives a mean",),
+)
+def documents_by_bucketize(q, k, v, ends):
+    of_key = torch.bucketize(torch.arange(k.shape[2]), ends, right=True)
+    of_row = torch.bucketize(torch.arange(q.shape[2]), ends, right=True)
+    s = plain_scores(q, k) + (1.0 - (of_row[:, None] == of_key).to(q.dtype)) * torch.finfo(q.dtype).min
+    return torch.softmax(s, -1) @ repeated(v, q)
+
+
+@accepts(
+    mask="(j <= i) & ((answer[b, j] == 0) | (answer[b, j] == answer[b, i]))",
+    extra=lambda shape, device: {"answer": (torch.arange(shape.Lk) // 9 % 3).repeat(shape.B, 1)},
+    captures=("answer[B, Lk] argument i32",),
+    requires=("Lk == Lq",),
+)
+def share_question(q, k, v, answer):
+    same = answer[:, :, None] == answer[:, None, :]
+    keep = (same | (answer == 0)[:, None, :]) & torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=keep.unsqueeze(1), enable_gqa=True)
+
+
+@accepts(
+    mask="j < lengths[b]",
+    extra=lambda shape, device: {"lengths": torch.arange(shape.B) * 3 + 7},
+    captures=("lengths[B] argument i32",),
+)
+def key_padding_by_length(q, k, v, lengths):
+    pad = torch.arange(k.shape[2])[None] >= lengths[:, None]
+    s = torch.einsum("b h i d, b h j d -> b h i j", q, repeated(k, q)).mul_(q.shape[-1] ** -0.5)
+    s.masked_fill_(pad[:, None, None], torch.finfo(s.dtype).min)
+    return torch.softmax(s, -1, dtype=torch.float32).type_as(q) @ repeated(v, q)
+
+
+@accepts(
+    mask="(j <= i) & ~pad[b, j]",
+    extra=lambda shape, device: {"pad": (torch.arange(shape.Lk) >= shape.Lk - 5).expand(shape.B, -1)},
+    captures=("pad[B, Lk] argument bool",),
+)
+def key_padding_mask(q, k, v, pad):
+    future = torch.triu(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool), diagonal=1)
+    return F.scaled_dot_product_attention(
+        q, repeated(k, q), repeated(v, q), attn_mask=~(pad[:, None, None, :] | future)
+    )
+
+
+@accepts(
+    mask="positions_k[j] <= positions_q[i]",
+    extra=lambda shape, device: {"positions_q": torch.arange(shape.Lq) + 5, "positions_k": torch.arange(shape.Lk)},
+    captures=("positions_k[Lk] argument i32", "positions_q[Lq] argument i32"),
+)
+def positions_given(q, k, v, positions_q, positions_k):
+    keep = positions_q[:, None] >= positions_k[None, :]
+    return torch.where(keep, plain_scores(q, k), torch.finfo(q.dtype).min).softmax(-1) @ repeated(v, q)
+
+
+@accepts(
+    mask="j <= i + offset",
+    extra=lambda shape, device: {"offset": torch.tensor([4])},
+    captures=("offset[] argument i32",),
+)
+def offset_of_one_element(q, k, v, offset):
+    keep = torch.arange(q.shape[2])[:, None] + offset >= torch.arange(k.shape[2])
+    return F.scaled_dot_product_attention(q, repeated(k, q), repeated(v, q), attn_mask=keep)
+
+
+@accepts(
+    score=f"{SCALE} + bias[h, i, j]",
+    extra=lambda shape, device: {
+        "bias": torch.sin(torch.arange(shape.Hq * shape.Lq * shape.Lk) / 7.0).view(shape.Hq, shape.Lq, shape.Lk)
+    },
+    captures=("bias[Hq, Lq, Lk] argument f32",),
+)
+def bias_full(q, k, v, bias):
+    return (plain_scores(q, k) + bias.to(q.dtype)).softmax(-1) @ repeated(v, q)
+
+
+@accepts(
+    score=f"{SCALE} + mask[b, i, j]",
+    extra=lambda shape, device: {"mask": torch.full((shape.B, 1, shape.Lq, shape.Lk), -math.inf).triu(1)},
+    captures=("mask[B, Lq, Lk] argument f32",),
+)
+def bias_that_holds_minus_infinity(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, repeated(k, q), repeated(v, q), attn_mask=mask.to(q.dtype))
+
+
+TABLE = {"extra": lambda shape, device: {"table": torch.cos(torch.arange(shape.Hq * 33) / 3.0).view(shape.Hq, 33)},
+         "captures": ("table[Hq, 33] argument f32",)}  # fmt: skip
+
+
+@accepts(score=f"{SCALE} + table[h, minimum(maximum(i - j, -16), 16) + 16]", **TABLE)
+def table_of_clamped_distance(q, k, v, table):
+    index = torch.clamp(torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])[None], -16, 16) + 16
+    return torch.softmax(plain_scores(q, k) + table[:, index].to(q.dtype), -1) @ repeated(v, q)
+
+
+@accepts(
+    score=f"{SCALE} + table[i - j + Lk]",
+    extra=lambda shape, device: {"table": torch.sin(torch.arange(2.0 * max(shape.Lq, shape.Lk)))},
+    captures=("table[2 * Lk] argument f32",),
+    requires=("Lk == Lq",),
+)
+def table_of_distance_by_embedding(q, k, v, table):
+    n = k.shape[2]
+    index = torch.arange(q.shape[2])[:, None] - torch.arange(n)[None] + n
+    bias = F.embedding(index, table[:, None]).squeeze(-1)
+    return (plain_scores(q, k) + bias.to(q.dtype) + torch.zeros(n, n, dtype=q.dtype)).softmax(-1) @ repeated(v, q)
+
+
+@accepts(
+    score=f"{SCALE} + row_bias[i] * j + key_bias[h // (Hq // Hk), j]",
+    extra=lambda shape, device: {"key_bias": torch.rand(shape.Hk, shape.Lk), "row_bias": torch.rand(shape.Lq) / 50},
+    captures=("key_bias[Hk, Lk] argument f32", "row_bias[Lq] argument f32"),
+)
+def bias_per_key_head_and_per_row(q, k, v, key_bias, row_bias):
+    s = plain_scores(q, k) + key_bias.repeat_interleave(q.shape[1] // k.shape[1], 0)[:, None].to(q.dtype)
+    s = s + (row_bias[:, None] * torch.arange(k.shape[2])).to(q.dtype)
+    return s.softmax(-1) @ repeated(v, q)
+
+
+@accepts(
+    score="30 * tanh((s * 0.125 + slope[h] * (j - i)) / 30)",
+    mask="(j <= i) & (doc[b, j] == doc[b, i])",
+    extra=lambda shape, device: {"slope": torch.rand(shape.Hq), **DOCUMENTS["extra"](shape, device)},
+    captures=("doc[B, maximum(Lq, Lk)] argument i32", "slope[Hq] argument f32"),
+)
+def alibi_soft_cap_documents(q, k, v, slope, doc):
+    Lq, Lk = q.shape[2], k.shape[2]
+    i, j = torch.arange(Lq)[:, None], torch.arange(Lk)
+    s = q @ repeated(k, q).mT / 8 + (slope[:, None, None] * (j - i)).to(q.dtype)
+    s = 30 * (s / 30).tanh()
+    keep = (doc[:, :Lq, None] == doc[:, None, :Lk]) & (j <= i)
+    return s.masked_fill(~keep[:, None], -torch.inf).softmax(-1).nan_to_num(0.0) @ repeated(v, q)
+
+
+def closed_over(cap, lengths):
+    ids = torch.cat([torch.full((n,), x) for x, n in enumerate(lengths)])
+
+    def capped_documents(q, k, v):
+        s = cap * torch.tanh(q @ repeated(k, q).mT / (8 * cap))
+        keep = ids[: q.shape[2], None] == ids[None, : k.shape[2]]
+        return s.masked_fill(~keep, -math.inf).softmax(-1).nan_to_num(0.0) @ repeated(v, q)
+
+    return capped_documents
+
+
+accepts(
+    score="25 * tanh(s / 200)",
+    mask="ids[j] == ids[i]",
+    captures=("ids[400] constant i32",),
+    requires=("Lq <= 400", "Lk <= 400"),
+)(closed_over(25.0, (12, 9, 30, 49, 300)))

@@ -1,0 +1,70 @@
+"""The table of references: what is found in each, and that it is what the reference computes at two other shapes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tests.frontend.reference.references  # noqa: F401  (fills the table)
+from cubridge.frontend.reference.trace import Traced, trace
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.printer import print_expr
+from cubridge.ir.spec import RowReduction
+from tests.frontend.reference.table import ACCEPTED, REFUSED, Accepted, Refusal
+
+
+def found_row(traced: Traced, row: RowReduction) -> str:
+    over = "" if row.over == traced.spec.mask else f" over {print_expr(row.over)}"
+    return f"{row.name} = {row.kind} {print_expr(row.body)}{over}"
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.name)
+def test_reads(case: Accepted) -> None:
+    traced = trace(case.reference, case.shape, torch.bfloat16)
+    spec, normalizer = traced.spec, case.normalizer
+    found = {
+        "score": print_expr(spec.score),
+        "mask": print_expr(spec.mask),
+        "weight": print_expr(spec.weight),
+        "rows": tuple(found_row(traced, r) for r in spec.rows),
+        "out": print_expr(spec.finalize),
+        "lse": None if spec.lse is None else print_expr(spec.lse),
+        "shift": spec.shift,
+        "kv": print_expr(spec.kv_head),
+        "captures": tuple(
+            f"{c.name}[{', '.join(map(print_expr, c.extents))}] {c.kind} {c.dtype}" for c in spec.captures
+        ),
+        "requires": tuple(print_expr(p.condition) for p in spec.preconditions),
+    }
+    assert found == {
+        "score": case.score,
+        "mask": case.mask,
+        "weight": normalizer.weight,
+        "rows": normalizer.rows,
+        "out": normalizer.out,
+        "lse": normalizer.lse,
+        "shift": normalizer.shift,
+        "kv": case.kv,
+        "captures": case.captures,
+        "requires": case.requires,
+    }
+    warnings = [w.message for w in spec.warnings]
+    assert len(warnings) == len(case.warns), warnings
+    for message, part in zip(warnings, case.warns, strict=True):
+        assert part in message
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_refuses(case: Refusal) -> None:
+    with pytest.raises(CuError) as caught:
+        trace(case.reference)
+    diagnostic = caught.value.diagnostics[0]
+    assert diagnostic.code == case.code, str(caught.value)
+    assert case.message in diagnostic.message
+    line, _ = diagnostic.span.location
+    assert case.line in diagnostic.span.file.line(line), str(caught.value)
+
+
+def test_the_table_is_large_enough() -> None:
+    assert len(ACCEPTED) >= 100
+    assert len(REFUSED) >= 40
