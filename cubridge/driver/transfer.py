@@ -18,11 +18,13 @@ from cubridge.passes.runner import run_pipeline
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """`remarks`: what passes say beside their result."""
+    """`remarks`: what passes say beside their result. `proposer`: "rules", or the model that wrote it; a target that was written
+    out has an empty pipeline."""
 
     kernel: Kernel
     pipeline: Pipeline
     remarks: tuple[str, ...]
+    proposer: str = "rules"
 
 
 def transfer(

@@ -85,6 +85,10 @@ class Span:
         """The span from the start of this one to the end of `other`."""
         return Span(self.file, self.start, max(self.end, other.end))
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """Copies, in other processes too, know that they are nowhere."""
+        return "NOWHERE" if self is NOWHERE else (Span, (self.file, self.start, self.end))
+
     def __str__(self) -> str:
         line, column = self.location
         return f"{self.file.name}:{line}:{column}"

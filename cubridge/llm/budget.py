@@ -30,7 +30,8 @@ class Conversation:
     usd: float = 0.0
 
     def ask(self, request: Request) -> Reply:
-        """Errors: CU708 if the request would go beyond the budget, before it is sent; what the provider raises."""
+        """Errors: CU708 if the request would go beyond the budget, before it is sent; CU709 a limit of money without a price;
+        what the provider raises."""
         self._check(request)
         try:
             reply = self.provider.complete(request)
@@ -41,6 +42,9 @@ class Conversation:
         self.tokens += reply.usage.input_tokens + reply.usage.output_tokens or estimate_tokens(reply.text)
         self.usd += reply.usage.cost_usd or 0.0
         self.transcript.exchange(self.provider.name, request, reply)
+        if self.budget.usd is not None and reply.usage.cost_usd is None:
+            message = f"{self.provider.name} has no price, so that a limit of money cannot be kept"
+            raise CuError(Diagnostic("CU709", message, help="give [price] in a TOML file, or --max-tokens instead"))
         return reply
 
     @property

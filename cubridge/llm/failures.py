@@ -24,10 +24,15 @@ def missing_sdk(package: str, extra: str) -> CuError:
     )
 
 
+def too_long(name: str) -> CuError:
+    return CuError(Diagnostic("CU703", f"{name} gave a reply of more than {MAX_REPLY_BYTES} bytes"))
+
+
 def checked_text(name: str, text: str) -> str:
-    """`text`, if it is a reply at all. Errors: CU703."""
+    """`text`, if it is a reply at all, as text that can be written: no half surrogates. Errors: CU703."""
     if not text.strip():
         raise CuError(Diagnostic("CU703", f"{name} gave an empty reply"))
-    if len(text.encode()) > MAX_REPLY_BYTES:
-        raise CuError(Diagnostic("CU703", f"{name} gave a reply of more than {MAX_REPLY_BYTES} bytes"))
-    return text
+    data = text.encode("utf-8", errors="replace")
+    if len(data) > MAX_REPLY_BYTES:
+        raise too_long(name)
+    return data.decode("utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -33,7 +33,7 @@ class Backoff:
             try:
                 return call()
             except Transient as failure:
-                sleep(failure.retry_after or self._wait(attempt))
+                sleep(self._wait(attempt) if failure.retry_after is None else failure.retry_after)
         return call()
 
     def _wait(self, attempt: int) -> float:
@@ -41,3 +41,13 @@ class Backoff:
 
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+_LONGEST_ASKED = 120.0
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server asks to wait, within reason; None where it names none, or a date."""
+    try:
+        return min(_LONGEST_ASKED, max(0.0, float(headers.get("retry-after", ""))))
+    except ValueError:
+        return None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.llm.provider import Reply, Request
+from cubridge.llm.reply import CONTROL
 
 
 @dataclass(slots=True)
@@ -55,10 +56,12 @@ class Transcript:
 def read_transcript(path: Path) -> list[dict[str, object]]:
     """The events of a file. Errors: CU707 for a line that is no event; OSError if it cannot be read."""
     events: list[dict[str, object]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+        if not line.strip():
+            continue
         try:
             event = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise CuError(Diagnostic("CU707", f"{path}:{number} is not a transcript event")) from error
         if not isinstance(event, dict) or "event" not in event:
             raise CuError(Diagnostic("CU707", f"{path}:{number} is not a transcript event"))
@@ -67,8 +70,9 @@ def read_transcript(path: Path) -> list[dict[str, object]]:
 
 
 def to_page(events: list[dict[str, object]]) -> str:
-    """A transcript as Markdown."""
-    return "\n\n".join(part for number, event in enumerate(events, 1) for part in _parts(number, event)) + "\n"
+    """A transcript as Markdown, without control characters: replies come from elsewhere."""
+    page = "\n\n".join(part for number, event in enumerate(events, 1) for part in _parts(number, event)) + "\n"
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
 def _parts(number: int, event: dict[str, object]) -> Iterator[str]:
@@ -104,8 +108,8 @@ def _cost(event: dict[str, object]) -> str:
     tokens = event.get("tokens")
     counted = "" if not isinstance(tokens, dict) else f", {tokens.get('input')} + {tokens.get('output')} tokens"
     cost = event.get("cost_usd")
-    return counted if cost is None else f"{counted}, ${cost:.4f}"
+    return f"{counted}, ${cost:.4f}" if isinstance(cost, float) else counted
 
 
 def _quoted(text: object) -> str:
-    return "\n".join(f"    {line}" for line in str(text).splitlines())
+    return "\n".join(f"    {line}" for line in str(text).split("\n"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cubridge.llm.deadline import Late, within
 from cubridge.llm.failures import checked_text, missing_sdk, out_of_time, provider_failed
 from cubridge.llm.provider import Price, Reply, Request, Usage
-from cubridge.llm.retry import TRANSIENT_STATUS, Backoff, Transient
+from cubridge.llm.retry import TRANSIENT_STATUS, Backoff, Transient, retry_after
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -29,15 +30,17 @@ class AnthropicProvider:
         return f"anthropic:{self.model}"
 
     def complete(self, request: Request) -> Reply:
+        try:
+            return self.backoff.run(lambda: self._attempt(request))
+        except Transient as failure:
+            raise provider_failed(self.name, f"{failure}, {self.backoff.attempts} times") from failure
+
+    def _attempt(self, request: Request) -> Reply:
         client = self._client()
         try:
-            message = self.backoff.run(lambda: self._send(client, request))
-        except Transient as failure:
-            raise provider_failed(self.name, f"{failure} after {self.backoff.attempts} attempts") from failure
-        text = "".join(block.text for block in message.content if block.type == "text")
-        return Reply(
-            checked_text(self.name, text), message.model, self._usage(message), message.stop_reason != "max_tokens"
-        )
+            return self._read(within(self.timeout, lambda: self._send(client, request), client.close))
+        except Late as error:
+            raise out_of_time(self.name, self.timeout) from error
 
     def _client(self) -> Anthropic:
         try:
@@ -47,7 +50,7 @@ class AnthropicProvider:
         try:
             return anthropic.Anthropic(base_url=self.base_url, timeout=self.timeout, max_retries=0)
         except anthropic.AnthropicError as error:
-            raise provider_failed(self.name, "no key was given", "set ANTHROPIC_API_KEY") from error
+            raise provider_failed(self.name, "no key was given", _HELP[401]) from error
 
     def _send(self, client: Anthropic, request: Request) -> Message:
         import anthropic
@@ -67,25 +70,28 @@ class AnthropicProvider:
             raise Transient("the connection was lost") from error
         except anthropic.APIStatusError as error:
             if error.status_code in TRANSIENT_STATUS:
-                raise Transient(f"status {error.status_code}", _retry_after(error)) from error
-            raise provider_failed(self.name, f"status {error.status_code}", _help(error.status_code)) from error
-        except (anthropic.AnthropicError, TypeError, ValueError) as error:
-            raise provider_failed(self.name, "the request could not be made or its reply not be read") from error
+                raise Transient(f"status {error.status_code}", retry_after(error.response.headers)) from error
+            raise provider_failed(self.name, f"status {error.status_code}", _HELP.get(error.status_code)) from error
+        except anthropic.AnthropicError as error:
+            raise provider_failed(self.name, "its reply cannot be read") from error
+        except TypeError as error:  # what the SDK raises where no credentials are set
+            raise provider_failed(self.name, "no key was given", _HELP[401]) from error
+        except ValueError as error:  # a body that is not the JSON that it claims to be
+            raise provider_failed(self.name, "its reply cannot be read") from error
 
-    def _usage(self, message: Message) -> Usage:
-        cached = message.usage.cache_read_input_tokens or 0
-        read = message.usage.input_tokens + cached + (message.usage.cache_creation_input_tokens or 0)
-        cost = None if self.price is None else self.price.cost(read, message.usage.output_tokens, cached)
-        return Usage(read, message.usage.output_tokens, cached, cost)
+    def _read(self, message: Message) -> Reply:
+        """The SDK does not check what a server sends: any part may be missing or be something else."""
+        try:
+            text = "".join(block.text for block in message.content if block.type == "text")
+            usage = message.usage
+            cached = usage.cache_read_input_tokens or 0
+            read = usage.input_tokens + cached + (usage.cache_creation_input_tokens or 0)
+            written = int(usage.output_tokens)
+            model, complete = str(message.model), message.stop_reason != "max_tokens"
+        except (AttributeError, TypeError, ValueError) as error:
+            raise provider_failed(self.name, "its reply cannot be read") from error
+        cost = None if self.price is None else self.price.cost(read, written, cached)
+        return Reply(checked_text(self.name, text), model, Usage(read, written, cached, cost), complete)
 
 
-def _retry_after(error: object) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", {})
-    try:
-        return min(120.0, float(headers.get("retry-after", "")))
-    except ValueError:
-        return None
-
-
-def _help(status: int) -> str | None:
-    return {401: "check ANTHROPIC_API_KEY", 403: "check ANTHROPIC_API_KEY", 404: "check the model's name"}.get(status)
+_HELP = {401: "set ANTHROPIC_API_KEY", 403: "set ANTHROPIC_API_KEY", 404: "is this the name of a model?"}

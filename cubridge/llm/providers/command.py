@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 
-from cubridge.llm.failures import checked_text, out_of_time, provider_failed
+from cubridge.llm.failures import checked_text, out_of_time, provider_failed, too_long
 from cubridge.llm.provider import MAX_REPLY_BYTES, Reply, Request
+
+_LOOK_EVERY = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,23 @@ class CommandProvider:
         try:
             arguments = shlex.split(self.command)
             process = subprocess.Popen(arguments, stdin=prompt, stdout=output, start_new_session=True)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, IndexError) as error:
             raise provider_failed(self.name, f"the program cannot be started ({error})") from error
         try:
-            return process.wait(self.timeout)
-        except subprocess.TimeoutExpired as error:
-            raise out_of_time(self.name, self.timeout) from error
+            return self._wait(process, output)
         finally:
-            if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
+
+    def _wait(self, process: subprocess.Popen[bytes], output: int) -> int:
+        """The status of the program. Errors: CU702 once its time is over, CU703 once it has written too much."""
+        end = time.monotonic() + self.timeout
+        while True:
+            left = end - time.monotonic()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(max(0.0, min(_LOOK_EVERY, left)))
+            if os.fstat(output).st_size > MAX_REPLY_BYTES:
+                raise too_long(self.name)
+            if left <= 0:
+                raise out_of_time(self.name, self.timeout)

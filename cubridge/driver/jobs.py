@@ -1,0 +1,94 @@
+"""What the child process does with what a model wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cubridge.driver.problem import Problem
+    from cubridge.driver.transfer import Transferred
+    from cubridge.ir.nodes import Kernel
+    from cubridge.ir.spec import AttentionSpec
+    from cubridge.passes.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class RunPipeline:
+    """A pipeline on the source kernel."""
+
+    source: Kernel
+    spec: AttentionSpec
+    pipeline: Pipeline
+
+    def run(self) -> Transferred:
+        from cubridge.driver.transfer import transfer
+
+        return transfer(self.source, self.spec, self.pipeline)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyTarget:
+    """A target written out: static rules, the source's structure, the order engine. Errors: CU2xx, CU723."""
+
+    source: Kernel
+    target: Kernel
+
+    def run(self) -> None:
+        from cubridge.driver.model_judge import check_pads
+        from cubridge.driver.transfer import check_structure
+        from cubridge.driver.verify import verify_kernel, verify_statically
+
+        verify_statically(self.target)
+        check_structure(self.source, self.target)
+        check_pads(self.target)
+        verify_kernel(self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckKeySequence:
+    """Errors: CU316."""
+
+    kernel: Kernel
+
+    def run(self) -> None:
+        from cubridge.driver.model_judge import check_key_sequence
+
+        check_key_sequence(self.kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class RunValues:
+    """A kernel on the value engine; gives (out, lse)."""
+
+    kernel: Kernel
+    problem: Problem
+
+    def run(self) -> tuple[Tensor, Tensor | None]:
+        from cubridge.driver.runners import ValueRunner
+
+        return ValueRunner(self.kernel).run(self.problem, lse=self.problem.lse is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class FindBlame:
+    """Which region makes row (b, h, i) differ from a spec; gives its name and what is wrong."""
+
+    kernel: Kernel
+    problem: Problem
+    spec: AttentionSpec
+    row: tuple[int, int, int]
+
+    def run(self) -> tuple[str, str]:
+        from cubridge.driver.runners import LAUNCH_CONSTANTS, deals_unequal_work
+        from cubridge.ir.values_blame import blame
+        from cubridge.ir.values_launch import Launch
+
+        launch = Launch(
+            self.problem.shape, self.problem.captures, LAUNCH_CONSTANTS, want_lse=self.problem.lse is not None,
+            counters=deals_unequal_work(self.kernel),
+        )  # fmt: skip
+        found = blame(self.kernel, self.spec, (self.problem.q, self.problem.k, self.problem.v), launch, self.row)
+        return found.part, found.message

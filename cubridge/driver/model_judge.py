@@ -1,0 +1,141 @@
+"""Judges CuIR that a model wrote: like any proposal, in a child process, and so that what fails can be mended from what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from cubridge.driver.check import Checker, approximations
+from cubridge.driver.jobs import CheckKeySequence, FindBlame, RunValues
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
+from cubridge.ir.printer import print_function
+from cubridge.ir.walk import substitute
+
+if TYPE_CHECKING:
+    from cubridge.driver.attention import Attention
+    from cubridge.driver.bound import Judgement
+    from cubridge.driver.plan import Case
+    from cubridge.driver.problem import Problem
+    from cubridge.driver.sandbox import Sandbox
+
+NUMBERS: Final = "CU316"
+"""Code of kernels that compute other values."""
+_MAX_PAD: Final = 1024
+_REGION_OF: Final = {"kv_range": "key_sequence", "normalizer": "row_probs"}
+"""Where the parts that `blame` names stand, if they are no region of CuIR."""
+
+
+@dataclass(slots=True)
+class ValueJudge:
+    """The value engine against a reference. Problems are made once for all the kernels that are judged."""
+
+    sandbox: Sandbox
+    attention: Attention
+    dtype: str
+    cases: Sequence[Case]
+    _checkers: dict[tuple[str, ...], Checker] = field(default_factory=dict[tuple[str, ...], Checker])
+
+    def judge(self, kernel: Kernel) -> None:
+        """Errors: CU316, the first case that differs, with the region that is to blame; CU3xx and CU25x where a run cannot go
+        on; CU714 where agreement would show nothing; CU72x as the sandbox."""
+        problems = self._problems(kernel)
+        _check_telling(problems)
+        for problem in problems:
+            out, lse = self.sandbox.run(RunValues(kernel, problem))
+            judgement = problem.judge(out, lse)
+            if not judgement.accepted:
+                raise CuError(self._fault(kernel, problem, judgement))
+        self.sandbox.run(CheckKeySequence(kernel))
+
+    def _problems(self, kernel: Kernel) -> list[Problem]:
+        """What a kernel may differ by depends on the functions that it approximates."""
+        approximated = approximations(kernel)
+        key = tuple(sorted(approximated))
+        if key not in self._checkers:
+            self._checkers[key] = Checker(self.attention, self.dtype, approximated)
+        return [self._checkers[key].problem(case) for case in self.cases]
+
+    def _fault(self, kernel: Kernel, problem: Problem, judgement: Judgement) -> Diagnostic:
+        at = f"at {problem.shape} (B, Hq, Hk, Lq, Lk, D), {problem.inputs} inputs"
+        if judgement.worst <= 1.0:
+            message = (
+                f"lse differs from the reference's {at}, by {judgement.lse_error:.3g} times what rounding explains"
+            )
+            return _in_region(kernel, "row_finalize", message)
+        values = f"{judgement.value:.6g} instead of {judgement.expected:.6g} at [b, h, i, e] = {[*judgement.where]}"
+        message = f"the output differs from the reference's {at}: {values}"
+        b, h, i = judgement.where[:3]
+        try:
+            part, why = self.sandbox.run(FindBlame(kernel, problem, self.attention.spec, (b, h, i)))
+        except CuError:
+            return Diagnostic(NUMBERS, message)
+        if part == "score" and not self.attention.spec.shift:
+            why += " (if all differ by one constant, the weight may hold it instead)"
+        return _in_region(kernel, _REGION_OF.get(part, part), f"{message}; {part}: {why}")
+
+
+def _in_region(kernel: Kernel, region: str, message: str) -> Diagnostic:
+    """A pipeline's author does not know what it made of a region."""
+    text = print_function(kernel.region(region))
+    return Diagnostic(NUMBERS, message, help=f"the region of the target is\n{text}")
+
+
+def _check_telling(problems: Sequence[Problem]) -> None:
+    """Rows that see no key are 0 in every kernel; if all are, or the reference gives no numbers, any kernel agrees."""
+    if not any(bool((p.out.isfinite() & (p.out != 0)).any()) for p in problems):
+        message = "no problem of the check has a row with a result, so that any kernel would agree"
+        raise CuError(Diagnostic("CU714", message, help="give example sizes at which rows see keys, by --shape"))
+
+
+def check_key_sequence(kernel: Kernel) -> None:
+    """The key sequence against the mask of the same kernel, at lengths that no run of the check has; the sequences of passes are
+    checked so as well. A mask of another form than one `where` over a predicate is left to the runs. Errors: CU316."""
+    from cubridge.passes.regions import mask_predicate, with_region
+    from cubridge.passes.tile_check import tile_fault
+
+    predicate = mask_predicate(with_region(kernel, "mask", _without_locals(kernel.region("mask").body)))
+    try:
+        fault = None if predicate is None else tile_fault(kernel, predicate)
+    except (KeyError, CuError):
+        return  # it reads what has no value before a launch
+    if fault is not None:
+        wrong = {"skipped": "is not visited, and some row sees a key of it", "unmasked": "is walked without its mask"}
+        sizes = ", ".join(f"{e.id}={fault.values[e]}" for e in fault.values if getattr(e, "id", "") in ("Lq", "Lk"))
+        message = f"key tile {fault.tile} {wrong[fault.what]}, in the query tile at row {fault.q_start} ({sizes})"
+        raise CuError(Diagnostic(NUMBERS, message, kernel.region("key_sequence").span))
+
+
+def _without_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """A body of assignments with its locals put in where they are read; any other body as it is."""
+    values: dict[str, Expr] = {}
+    stores: list[Stmt] = []
+    for statement in body:
+        if not (isinstance(statement, Assign) and isinstance(statement.target, Name)) or stores:
+            return body
+        value = substitute(statement.value, values)
+        if statement.target.id == "s":
+            stores.append(replace(statement, value=value))
+        else:
+            values[statement.target.id] = value
+    return tuple(stores)
+
+
+def check_pads(kernel: Kernel) -> None:
+    """Padding of captured tensors takes memory at every launch. Errors: CU723."""
+    for field_ in kernel.params:
+        if isinstance(field_.type, Captured) and field_.type.pad > _MAX_PAD:
+            message = f"`{field_.name}` is padded to a multiple of {field_.type.pad} elements"
+            raise CuError(Diagnostic("CU723", message, field_.span, help=f"at most {_MAX_PAD}"))
+
+
+def faults_of(judge: Callable[[], object]) -> tuple[Diagnostic, ...]:
+    """What `judge` raises as diagnostics, for the model to mend. A missing tool, or time that is over, is raised on."""
+    try:
+        judge()
+    except CuError as error:
+        if error.exit_code >= 5:
+            raise
+        return error.diagnostics
+    return ()

@@ -1,0 +1,74 @@
+"""Transfer by a model: it answers with a pipeline or a whole target, judged as any proposal; what fails goes back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from cubridge.driver.jobs import RunPipeline, VerifyTarget
+from cubridge.driver.model_judge import ValueJudge
+from cubridge.driver.model_prompts import Attempt, transfer_prompt, transfer_system
+from cubridge.driver.transfer import Transferred
+from cubridge.ir.diagnostics import CuError, Diagnostic, render
+from cubridge.ir.parser import parse
+from cubridge.llm.provider import Request
+from cubridge.llm.reply import one_block
+from cubridge.passes.pipeline import Pipeline, parse_text
+
+if TYPE_CHECKING:
+    from cubridge.driver.reference import TracedReference
+    from cubridge.driver.sandbox import Sandbox
+    from cubridge.ir.nodes import Kernel
+    from cubridge.llm.budget import Conversation
+    from cubridge.llm.provider import Reply
+
+PURPOSE: Final = "transfer"
+_TAGS: Final = ("pipeline", "cuir")
+
+
+def transfer_by_model(
+    source: Kernel,
+    reference: TracedReference,
+    talk: Conversation,
+    sandbox: Sandbox,
+    judge: ValueJudge,
+    further: Callable[[Kernel], None] | None = None,
+) -> Transferred:
+    """The first answer that is right. `further`: what a target must pass besides, such as being lowered by rules.
+    Errors: CU708 when the budget ends first, with the faults of the last answer; what the provider raises."""
+    attempts: list[Attempt] = []
+    faults: tuple[Diagnostic, ...] = ()
+    while True:
+        request = Request(PURPOSE, transfer_system(), transfer_prompt(source, reference, attempts))
+        try:
+            reply = talk.ask(request)
+        except CuError as error:
+            raise CuError(*error.diagnostics, *faults, exit_code=error.exit_code) from error
+        try:
+            transferred = read_answer(reply, source, reference, sandbox)
+            judge.judge(transferred.kernel)
+            if further is not None:
+                further(transferred.kernel)
+        except CuError as error:
+            if error.exit_code >= 5:
+                raise
+            faults = error.diagnostics
+            talk.transcript.verdict(PURPOSE, False, render(faults))
+            attempts.append(Attempt(reply.text, render(faults)))
+            continue
+        talk.transcript.verdict(PURPOSE, True, "")
+        return replace(transferred, proposer=talk.provider.name)
+
+
+def read_answer(reply: Reply, source: Kernel, reference: TracedReference, sandbox: Sandbox) -> Transferred:
+    """The target of a reply, verified but not run. Errors: CU711 to CU713 for the reply; CU1xx, CU2xx, CU5xx, CU72x."""
+    if not reply.complete:
+        message = "the reply was cut off at the token limit"
+        raise CuError(Diagnostic("CU713", message, help="think less, and answer with a pipeline if one can say it"))
+    block = one_block(reply.text, _TAGS)
+    if block.tag == "pipeline":
+        return sandbox.run(RunPipeline(source, reference.attention.spec, parse_text(block.source)))
+    target = parse(block.source)
+    sandbox.run(VerifyTarget(source, target))
+    return Transferred(target, Pipeline(()), ())

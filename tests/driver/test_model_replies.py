@@ -1,0 +1,48 @@
+"""Wrong answers of every kind are refused, each for its reason; unusual right ones are accepted."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.lower import lower_kernel
+from cubridge.ir.diagnostics import CuError
+from tests.driver.right_replies import RIGHT, Right, Spoil, spoiled
+from tests.driver.talk import answer, lifted
+from tests.driver.unusual_replies import Unusual, unusual
+
+WRONG = list(spoiled())
+UNUSUAL = unusual()
+
+
+@pytest.mark.parametrize("right", RIGHT, ids=lambda r: f"{r.variant}-{r.form.__name__}")
+def test_right_answers(right: Right) -> None:
+    answer(right.variant, right.text, kernel=right.kernel)
+
+
+@pytest.mark.parametrize(("spoil", "right", "text"), WRONG, ids=[f"{s.kind}-{n}" for n, (s, _, _) in enumerate(WRONG)])
+def test_wrong_answers(spoil: Spoil, right: Right, text: str) -> None:
+    with pytest.raises(CuError) as caught:
+        answer(right.variant, text, kernel=right.kernel)
+    first, *reasons = caught.value.diagnostics
+    assert first.code == "CU708"
+    assert {r.code for r in reasons} & {*spoil.codes}, str(caught.value)
+    assert spoil.said in str(caught.value)
+
+
+def test_there_are_enough_wrong_answers_of_each_kind() -> None:
+    assert min(Counter(s.kind for s, _, _ in WRONG).values()) >= 5
+
+
+@pytest.mark.parametrize("odd", UNUSUAL, ids=[u.name for u in UNUSUAL])
+def test_unusual_right_answers(odd: Unusual) -> None:
+    """Accepted, and the rules lower them."""
+    target = answer(odd.variant, odd.text, kernel=odd.kernel)[0].kernel
+    patched = lower_kernel(choose_kernel(odd.kernel), lifted(odd.kernel), target, "bf16", 64)
+    assert patched.patch
+
+
+def test_there_are_enough_unusual_answers() -> None:
+    assert len({u.name for u in UNUSUAL}) >= 20
