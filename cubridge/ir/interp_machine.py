@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from cubridge.ir.diagnostics import CuError, Note
 from cubridge.ir.evaluate import evaluate_number
@@ -48,7 +48,6 @@ from cubridge.ir.nodes import (
     Zero,
 )  # fmt: skip
 
-MAX_STEPS: Final = 200_000
 NAMED_BARRIERS: Final = 16
 
 
@@ -57,6 +56,9 @@ A = TypeVar("A", bound=Agent)
 
 class Machine(Generic[A]):
     """One run of a kernel body. Engines subclass it and give the operations on tiles their meaning."""
+
+    max_steps: ClassVar[int] = 1_000_000
+    """Statements after which a kernel is taken not to end."""
 
     def __init__(
         self, kernel: Kernel, code: Sequence[Instruction], params: Mapping[str, Value], policy: Policy
@@ -201,7 +203,7 @@ class Machine(Generic[A]):
                 break
             steps += 1
             self.steps += 1
-            if self.steps > MAX_STEPS:
+            if self.steps > self.max_steps:
                 raise fault("CU267", "the kernel does not come to an end", at.stmt)
         return steps > 0
 

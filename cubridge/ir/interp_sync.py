@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cubridge.ir.interp import SharedRef, Value
 from cubridge.ir.nodes import Stmt
@@ -16,6 +16,10 @@ class Policy:
     descending: bool = False
     quantum: int = 1 << 30
     land_at_once: bool = False
+
+
+IN_TURN: Final = Policy()
+"""Each agent as far as it gets, in their order; copies land when nothing else can go on."""
 
 
 class Agent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.evaluate import SCALAR_CALLS, evaluate_number
@@ -78,6 +79,8 @@ class GemmLog:
 
 class OrderMachine(Machine[Warp]):
     """One scenario of a kernel under one schedule. `run`, then `check_end`."""
+
+    max_steps: ClassVar[int] = 100_000
 
     def __init__(
         self, kernel: Kernel, code: Sequence[Instruction], scenario: Scenario, sizes: Mapping[str, Value]

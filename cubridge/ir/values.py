@@ -13,7 +13,7 @@ from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.interp import Value, compile_expr
 from cubridge.ir.interp_code import compile_body
 from cubridge.ir.interp_machine import handlers
-from cubridge.ir.interp_sync import Policy
+from cubridge.ir.interp_sync import IN_TURN, Policy
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.values_grid import choose_grid, groups_alike
 from cubridge.ir.values_launch import Blocks, GlobalTensor, Launch, host_names, parameters
@@ -24,7 +24,11 @@ from cubridge.ir.vocabulary import SCHEDULE, VALUE_REGIONS
 
 
 def run_values(
-    kernel: Kernel, inputs: tuple[Tensor, Tensor, Tensor], launch: Launch, watch: Watch | None = None
+    kernel: Kernel,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    launch: Launch,
+    watch: Watch | None = None,
+    policy: Policy = IN_TURN,
 ) -> tuple[Tensor, Tensor | None]:
     """What the kernel computes of q [B, Hq, Lq, D], k and v [B, Hk, Lk, D]: out as q, and lse [B, Hq, Lq] fp32 if wanted.
 
@@ -38,9 +42,7 @@ def run_values(
         written = {name: torch.zeros(p.data.shape[:3], dtype=torch.int32) for name, p in _outputs(params).items()}
         waiting = groups_alike(code, params, names, grid)
         while waiting:
-            waiting += _run_group(
-                ValueRun(code, params, names, waiting.pop(), grid[0], Policy()), params, written, watch
-            )
+            waiting += _run_group(ValueRun(code, params, names, waiting.pop(), grid[0], policy), params, written, watch)
     for name, count in written.items():
         _check_written(kernel, name, count)
     lse = params.get("lse")

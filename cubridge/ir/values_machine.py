@@ -268,7 +268,9 @@ class ValueMachine(Machine[Team]):
         return base
 
     def gather(self, name: str, indices: list[Item], guards: list[Item], node: Expr) -> Item:
-        value = self.gather_checked(self.captured(name, node), name, [torch.as_tensor(x) for x in indices], guards, node)
+        value = self.gather_checked(
+            self.captured(name, node), name, [torch.as_tensor(x) for x in indices], guards, node
+        )
         return value if value.ndim else value.item()
 
     def gather_checked(self, base: Tensor, name: str, indices: list[Tensor], guards: list[Item], node: Expr) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.interp_sync import Policy
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.spec import DEFAULT_SHAPE, PROBE_SHAPE, Shape
 from cubridge.ir.values import run_values
@@ -200,3 +201,18 @@ def test_rows_that_tile_setup_reads_lie_inside(name: str) -> None:
     with pytest.raises(CuError) as error:
         run_values(kernel, inputs(shape), Launch(shape, {"doc": torch.zeros(1, 130)}, {"GROUP_HEADS": 4}))
     assert error.value.diagnostics[0].code == "CU313"
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_any_legal_order_gives_the_same_bits(name: str) -> None:
+    """Which team goes first, for how long, and whether copies land early or late."""
+    kernel, qkv = variant(name, *CAUSAL), inputs(PROBE_SHAPE, steep=4.0)
+    launch = Launch(PROBE_SHAPE, values={"GROUP_HEADS": 2})
+    results = [
+        run_values(kernel, qkv, launch, policy=Policy(descending, quantum, at_once))
+        for descending in (False, True)
+        for quantum, at_once in ((1, True), (7, False), (1 << 30, False))
+    ]
+    for out, lse in results[1:]:
+        assert torch.equal(out, results[0][0])
+        assert lse is not None and results[0][1] is not None and torch.equal(lse, results[0][1])
