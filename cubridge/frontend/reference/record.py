@@ -18,7 +18,7 @@ from typing import Any, Final
 import sympy
 import torch
 from torch import Tensor
-from torch._dynamo.source import ConstantSource
+from torch._guards import GuardSource, Source
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -85,7 +85,37 @@ class RecordingEnv(ShapeEnv):
         return result
 
 
+class NamedSource(Source):
+    """The name of a symbol, for ShapeEnv. torch._dynamo has one of its own and takes a second to import."""
+
+    def __init__(self, label: str) -> None:
+        self.__dict__["label"] = label  # the base class is frozen
+
+    @property
+    def guard_source(self) -> GuardSource:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return GuardSource.CONSTANT
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.__dict__["label"]
+
+    @property
+    def _name_template(self) -> str:
+        return self.__dict__["label"]
+
+    def __hash__(self) -> int:
+        return hash(self.__dict__["label"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedSource) and other.__dict__["label"] == self.__dict__["label"]
+
+
 class Recorder(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Else the first call would import torch._dynamo, to be skipped by it."""
+        return False
+
     def __init__(self, fake: FakeTensorMode) -> None:
         super().__init__()
         self.fake = fake
@@ -136,14 +166,14 @@ class Recording:
     fixed: frozenset[str]
     extents: dict[str, tuple[Extent, ...]]
 
-    def pinned_products(self) -> frozenset[str]:
-        """Sizes whose product a guard made a number, as a Python loop over heads does."""
-        found: set[str] = set()
+    def fixed_heads(self) -> frozenset[str]:
+        """The head sizes, if a guard made their product a number, as a Python loop over heads does."""
         for guard in self.env.guards:
-            if isinstance(guard.expr, sympy.Eq) and any(side.is_number for side in guard.expr.args):
-                names = {self.symbols[s] for s in guard.expr.free_symbols if s in self.symbols}
-                found |= names if len(names) > 1 else set()
-        return frozenset(found & set(self.sizes))
+            sides = guard.expr.args if isinstance(guard.expr, sympy.Eq) else ()
+            names = {self.symbols.get(s) for s in guard.expr.free_symbols}
+            if any(side.is_number for side in sides) and any(side.is_Mul for side in sides) and names == {"G", "Hk"}:
+                return frozenset(("G", "Hk"))
+        return frozenset()
 
 
 @dataclass(slots=True)
@@ -157,7 +187,7 @@ class _Sizes:
         """A size: a symbol of at least 2."""
         if static or hint < 2:
             return hint
-        source = ConstantSource(name)
+        source = NamedSource(name)
         symbol = self.env.create_symbol(hint, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
         assert isinstance(symbol, sympy.Symbol)
         self.symbols[symbol] = name
@@ -165,7 +195,7 @@ class _Sizes:
 
     def scalar(self, name: str, value: int | float) -> Any:
         """A number that is an argument: a symbol of any value."""
-        source = ConstantSource(name)
+        source = NamedSource(name)
         symbol = self.env.create_symbol(
             value, source=source, dynamic_dim=DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
@@ -38,9 +38,7 @@ def attention_math(
         group = query.size(-3) // key.size(-3)
         key, value = key.repeat_interleave(group, -3), value.repeat_interleave(group, -3)
     scores = query @ key.transpose(-2, -1) * (1 / query.size(-1) ** 0.5 if scale is None else scale)
-    if isinstance(attn_mask, CausalBias):
-        offset = attn_mask.seq_len_kv - attn_mask.seq_len_q if attn_mask.variant == CausalVariant.LOWER_RIGHT else 0
-        attn_mask = torch.ones(attn_mask.seq_len_q, attn_mask.seq_len_kv, dtype=torch.bool).tril(offset)
+    attn_mask = _as_tensor(attn_mask)
     if is_causal:
         visible = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
         scores = scores.masked_fill(visible.logical_not(), -math.inf)
@@ -50,6 +48,16 @@ def attention_math(
         else:
             scores = scores + attn_mask
     return torch.softmax(scores, -1) @ value
+
+
+def _as_tensor(mask: Any) -> Tensor | None:
+    """A causal bias object as the mask it stands for. Its module is only looked up: it imports torch._dynamo."""
+    module = sys.modules.get("torch.nn.attention.bias")
+    if module is None or not isinstance(mask, module.CausalBias):
+        return mask
+    lower_right = mask.variant == module.CausalVariant.LOWER_RIGHT
+    offset = mask.seq_len_kv - mask.seq_len_q if lower_right else 0
+    return torch.ones(mask.seq_len_q, mask.seq_len_kv, dtype=torch.bool).tril(offset)
 
 
 def _tensor_from_number(data: Any, **options: Any) -> Tensor:

@@ -116,9 +116,9 @@ def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset
     with new_arena() as arena, _deep_recursion():
         try:
             recording = record(reference, shape, dtype, fixed)
-            pinned = recording.pinned_products()
-            if pinned:
-                recording = record(reference, shape, dtype, fixed | pinned)
+            heads = recording.fixed_heads()
+            if heads:
+                recording = record(reference, shape, dtype, fixed | heads)
             assembled = assemble(reference, recording, held_names(reference), arena)
         except BudgetError:
             refuse("CU489", "reading the reference takes too long", arena.here, _LOOP_HELP)
