@@ -26,7 +26,7 @@ CONSTANTS: Final[dict[str, float]] = {
     "pi": math.pi,
 }
 
-_BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
+BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "**": lambda a, b: _power(a, b), "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
@@ -59,7 +59,7 @@ def evaluate(expr: Expr, lookup: Lookup) -> Value:
         case Unary(op, operand):
             return _guard(expr, lambda value: _unary(op, value), evaluate(operand, lookup))
         case Binary(op, left, right):
-            return _guard(expr, _BINARY[op], evaluate(left, lookup), evaluate(right, lookup))
+            return _guard(expr, BINARY[op], evaluate(left, lookup), evaluate(right, lookup))
         case Call(fn, args):
             return _call(expr, fn, [evaluate(a, lookup) for a in args])
         case Record():
@@ -99,8 +99,8 @@ def _index(base: Value, indices: list[Value]) -> Value:
 
 
 def _power(a: Value, b: Value) -> Value:
-    """`a ** b`, but no integer of more than 64 bits to the power and no complex number."""
-    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 64:
+    """`a ** b`, but no integer that needs more than 128 bits and no complex number."""
+    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and a.bit_length() * b > 128:
         raise OverflowError("an integer beyond 64 bits")
     value = a**b
     if isinstance(value, complex):

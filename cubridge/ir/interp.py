@@ -9,10 +9,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.evaluate import CONSTANTS
+from cubridge.ir.evaluate import BINARY, CONSTANTS, SCALAR_CALLS
 from cubridge.ir.nodes import (
     Attr,
     Binary,
@@ -94,16 +94,19 @@ class Ring:
             self.phase ^= 1
 
 
-BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
-
-
 def fault(code: str, message: str, node: Node, *notes: Note, help: str | None = None) -> CuError:
     """The error that names `node`."""
     return CuError(Diagnostic(code, message, node.span, notes, help))
+
+
+def scalar_call(fn: str, args: Iterable[Value], node: Node) -> Value:
+    """A function of numbers. Errors: CU301 for one that there is not, or where it has no value."""
+    if fn not in SCALAR_CALLS:
+        raise fault("CU301", f"`{fn}` cannot be called here", node)
+    try:
+        return SCALAR_CALLS[fn](*args)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise fault("CU301", f"this expression has no value: {error}", node) from None
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------

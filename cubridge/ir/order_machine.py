@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from cubridge.ir.diagnostics import Note
-from cubridge.ir.evaluate import SCALAR_CALLS, evaluate_number
-from cubridge.ir.interp import Lanes, Value, compile_expr, fault
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.interp import Lanes, Value, compile_expr, fault, scalar_call
 from cubridge.ir.interp_code import Instruction
 from cubridge.ir.interp_machine import Machine
 from cubridge.ir.interp_sync import Agent, MBarrier, Meeting, Policy
@@ -159,10 +159,8 @@ class OrderMachine(Machine[Warp]):
                 if not 0 <= t < keys.count:
                     raise fault("CU264", f"step {t} of a sequence of {keys.count} key tiles", node)
                 return keys.tile(t) if fn == "key_tile" else keys.masked(t)
-            case _ if fn in SCALAR_CALLS:
-                return SCALAR_CALLS[fn](*args)
             case _:
-                raise fault("CU301", f"`{fn}` is not called so in a kernel body", node)
+                return scalar_call(fn, args, node)
 
     def keys(self, work: Work) -> Keys:
         return self.sequences[work]

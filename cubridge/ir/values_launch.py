@@ -20,7 +20,8 @@ from cubridge.ir.values_tiles import TORCH
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """`captures`: tensors and numbers by name. `values`: other names that host expressions read, such as SM_COUNT.
+    """`captures`: tensors by name, and numbers, also as tensors without axes. `values`: other names that host expressions
+    read, such as SM_COUNT.
 
     grid: blocks along x, y, z; None: one block for each query tile, head and batch, or, where work is dealt, a grid that gives
     each block several work tiles. counters: the launch has its work dealt by counters."""
@@ -64,9 +65,13 @@ def all_blocks(grid: tuple[int, int, int]) -> Blocks:
 
 def host_names(kernel: Kernel, launch: Launch) -> dict[str, Value]:
     """What host expressions and kernel code read by bare name: sizes, constants, launch values, scalar captures."""
-    numbers = {name: v for name, v in launch.captures.items() if not isinstance(v, Tensor)}
+    numbers = {name: _number(v) for name, v in launch.captures.items() if not isinstance(v, Tensor) or v.dim() == 0}
     constants = {c.name: c.value for c in kernel.constants}
     return numbers | dict(launch.values) | launch.shape.sizes() | constants
+
+
+def _number(value: Tensor | float) -> float:
+    return value.item() if isinstance(value, Tensor) else value
 
 
 def host_value(declared: Field, kind: Scalar, names: Mapping[str, Value]) -> Value:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from cubridge.ir.diagnostics import CuError, Note
-from cubridge.ir.evaluate import SCALAR_CALLS
-from cubridge.ir.interp import Closure, Lanes, Value, compile_expr, fault
+from cubridge.ir.interp import Closure, Lanes, Value, compile_expr, fault, scalar_call
 from cubridge.ir.interp_code import Instruction
 from cubridge.ir.interp_machine import Machine
 from cubridge.ir.interp_sync import Agent, Policy
@@ -197,9 +196,7 @@ class ValueMachine(Machine[Team]):
             return self.call_function(team, function, fn, args, node)
         if any(isinstance(a, np.ndarray) for a in args) and fn in _NUMPY:
             return _NUMPY[fn](*args)
-        if fn not in SCALAR_CALLS:
-            raise fault("CU301", f"`{fn}` is not called so in a kernel body", node)
-        return SCALAR_CALLS[fn](*args)
+        return scalar_call(fn, args, node)
 
     def call_function(
         self, team: Team, function: ScalarFunction, name: str, args: tuple[Value, ...], node: Node

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.ir.evaluate import CONSTANTS, SCALAR_CALLS, tensor_call
-from cubridge.ir.interp import BINARY, fault
+from cubridge.ir.evaluate import BINARY, CONSTANTS, tensor_call
+from cubridge.ir.interp import fault, scalar_call
 from cubridge.ir.nodes import (
     Assign,
     Attr,
@@ -251,7 +251,10 @@ def _where(expr: Expr, condition: Read, yes: Read, no: Read) -> Read:
         if isinstance(test, bool):
             return a if test else b
         test, a, b = aligned(test, a, b)
-        return torch.where(test, a, b)
+        try:
+            return torch.where(test, a, b)
+        except (RuntimeError, TypeError) as error:
+            raise fault("CU301", f"this expression has no value: {error}", expr) from None
 
     return apply
 
@@ -269,13 +272,11 @@ def _reduction(expr: Expr, fn: Callable[[Tensor], Tensor], operand: Read) -> Rea
 def _call(expr: Expr, fn: str, args: list[Read]) -> Read:
     def apply(env: Env) -> Item:
         values = aligned(*(a(env) for a in args))
-        if any(isinstance(v, Tensor) for v in values):
-            return tensor_call(expr, fn, list(values))
-        if fn not in SCALAR_CALLS:
-            raise fault("CU301", f"region code cannot call `{fn}`", expr)
+        if not any(isinstance(v, Tensor) for v in values):
+            return scalar_call(fn, values, expr)
         try:
-            return SCALAR_CALLS[fn](*values)
-        except (ValueError, ZeroDivisionError, OverflowError, TypeError) as error:
+            return tensor_call(expr, fn, list(values))
+        except (RuntimeError, TypeError) as error:
             raise fault("CU301", f"this expression has no value: {error}", expr) from None
 
     return apply

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -180,7 +182,7 @@ class ValueRun(ValueMachine):
         """`i` and `j` or `e` of a call, and the numbers that it gets."""
         found: dict[str, Item] = {}
         tile = args.get("tile")
-        if hasattr(tile, "q_start"):
+        if isinstance(tile, SimpleNamespace) and hasattr(tile, "q_start"):
             found["i"] = self.team_rows(agent)[:, :, rows] + as_item(tile.q_start)
         if "kv_start" in args:
             found["kv_start"] = as_item(args["kv_start"])

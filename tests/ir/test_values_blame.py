@@ -35,7 +35,8 @@ RANGE = ("full_hi = Lk // BLOCK_KV", "full_hi = (Lk - 5) // BLOCK_KV")
         (("s = where(j < Lk, s, -inf)", "s = where(j < Lk - 4, s, -inf)"), "mask", "key 295 is visible"),
         (("hi = ceil_div(Lk, BLOCK_KV)", "hi = Lk // BLOCK_KV"), "kv_range", "never visited"),
         (("full_hi = Lk // BLOCK_KV", "full_hi = ceil_div(Lk, BLOCK_KV)"), "kv_range", "walked as full"),
-        ((SCORE, SCORE.replace("pass", "s = s + 1.0")), "score", "scores"),
+        ((SCORE, SCORE.replace("pass", "s = s * 1.1")), "score", "scores"),
+        ((SCORE, SCORE.replace("pass", "s = s + 9.0")), "normalizer", "come"),
         (("row.m = m_new", "row.m = m_new + 1.0"), "normalizer", "come"),
     ],
 )  # fmt: skip
