@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import (
-    Attr, Binary, BoolLit, Call, Expr, FloatLit, Index, IntLit, Name, Record, Unary,
+    Attr,
+    Binary,
+    BoolLit,
+    Call,
+    Expr,
+    FloatLit,
+    Index,
+    IntLit,
+    Name,
+    Record,
+    Unary,
 )  # fmt: skip
 
 if TYPE_CHECKING:
