@@ -17,6 +17,7 @@ from cubridge.driver.found import found
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_verified
 from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import Changed, Report, to_markdown
 from cubridge.driver.threads import one_thread
@@ -179,7 +180,7 @@ def _adapt(
     with watch.stage("read the reference", progress):
         given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
         traced = read_reference(given, function, shape, extra_inputs)
-    sizes = shape or traced.traced.shape
+    sizes = shape or next(iter(fitting_shapes(traced.attention.spec, [DEFAULT_SHAPE])), traced.traced.shape)
     with watch.stage("transfer", progress):
         transferred = transfer(lifted.kernel, traced.attention.spec, pipeline)
     with watch.stage("lower", progress):
