@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import replace
@@ -25,9 +26,9 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, rewrite, walk
-from cubridge.passes.exprs import COMPARISONS
+from cubridge.passes.exprs import COMPARISONS, MIRRORED, number
 from cubridge.passes.regions import param
-from cubridge.passes.scale import host_value, scale_of
+from cubridge.passes.scale import host_value, scale_of, without_casts
 
 
 class HostParams:
@@ -91,9 +92,70 @@ class HostParams:
         host = value.to_expr()
         if isinstance(host, Name):  # a parameter of that value would read as the size itself
             host = Binary("*", FloatLit(1.0), host)
-        field = Field(free_name(self.kernel, name), Scalar(DType.F32, host), fixed=False)
+        return self._new(name, Scalar(DType.F32, host))
+
+    def _new(self, name: str, kind: Scalar) -> Expr:
+        field = Field(free_name(self.kernel, name), kind, fixed=False)
         self.kernel = replace(self.kernel, params=(*self.kernel.params, field))
         return param(field.name)
+
+    # ---- predicates --------------------------------------------------------------------------------------------------
+
+    def lower_predicate(self, expr: Expr) -> Expr:
+        """A predicate with parameters. A comparison of an integer with a fraction that the host knows compares integers."""
+        match expr:
+            case Binary("&" | "|" | "^", left, right):
+                return replace(expr, left=self.lower_predicate(left), right=self.lower_predicate(right))
+            case Unary("~", operand):
+                return replace(expr, operand=self.lower_predicate(operand))
+            case Call("where", args):
+                return replace(expr, args=tuple(self.lower_predicate(a) for a in args))
+            case Binary(op, Call("f32", (whole,)), fraction) if op in _ROUNDING:
+                return self._compared(expr, op, whole, fraction)
+            case Binary(op, fraction, Call("f32", (whole,))) if op in _ROUNDING:
+                return self._compared(expr, MIRRORED[op], whole, fraction)
+            case Binary(op) if op in COMPARISONS:
+                return self._whole(self._inside(expr))
+            case _:
+                return self._whole(expr)
+
+    def _compared(self, expr: Expr, op: str, whole: Expr, fraction: Expr) -> Expr:
+        """`whole op fraction` for an integer: the fraction rounded to the integer that decides alike."""
+        host = host_value(fraction, self.kernel)
+        if host is None:
+            return self._whole(self._inside(expr))
+        value = number(scale_of(host).to_expr())
+        if value is not None:
+            return Binary(op, self._whole(whole), IntLit(getattr(math, _ROUNDING[op])(value)))
+        bound = self._whole_param(Call("i32", (Call(_ROUNDING[op], (scale_of(host).to_expr(),)),)))
+        return Binary(op, self._whole(whole), bound)
+
+    def _whole(self, expr: Expr) -> Expr:
+        """Integers that the host rounds, and those with powers, as parameters."""
+
+        def change(node: Node) -> Node:
+            if isinstance(node, Call | Binary) and _needs_host(node):
+                host = host_value(node, self.kernel)
+                if host is not None:
+                    return self._whole_param(host)
+            return map_children(node, change)
+
+        result = change(expr)
+        assert isinstance(result, Expr)
+        return result
+
+    def _whole_param(self, host: Expr) -> Expr:
+        host = without_casts(host)
+        known = (f.name for f in self.kernel.params if f.type == Scalar(DType.I32, host) and not f.fixed)
+        name = next(known, None)
+        return param(name) if name is not None else self._new(f"{self.stem}_bound", Scalar(DType.I32, host))
+
+
+_ROUNDING: Final = {"<": "ceil", "<=": "floor", ">": "floor", ">=": "ceil"}
+
+
+def _needs_host(expr: Call | Binary) -> bool:
+    return (isinstance(expr, Call) and expr.fn == "i32") or (isinstance(expr, Binary) and expr.op == "**")
 
 
 def free_name(kernel: Kernel, name: str) -> str:

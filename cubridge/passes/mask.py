@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from cubridge.ir.nodes import Binary, Expr, Kernel, Name
 from cubridge.passes.base import Pass, PassContext, fault
+from cubridge.passes.coerce import Coercion
 from cubridge.passes.exprs import both
+from cubridge.passes.host_params import HostParams
 from cubridge.passes.key_sequence import with_key_sequence
 from cubridge.passes.names import resolve
 from cubridge.passes.pieces import END, START, Piece
@@ -24,7 +26,7 @@ class RewriteMask(Pass):
                kv_range                -->   every tile visited and masked (infer-kv-range sharpens this)
     requires:  keep is a boolean over i, j, h, b, sizes and captured values.
     ensures:   no tile that `keep` can thin out is walked as full.
-    Errors:    CU505, CU506 for its names; CU511 if the kernel's mask is not the bound of the last tile."""
+    Errors:    CU505 to CU507 for its names and types; CU511 if the kernel's mask is not the bound of the last tile."""
 
     name: ClassVar[str] = "rewrite-mask"
     keep: Expr
@@ -32,6 +34,7 @@ class RewriteMask(Pass):
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         if mask_predicate(kernel) is None:
             raise fault("CU511", "the mask of the kernel is not `s = where(.., s, -inf)`", kernel.region("mask").span)
-        keep = resolve(self.keep, kernel, ("i", "j"))
-        kernel = with_region(kernel, "mask", (masked(both(IN_RANGE, keep)),))
+        params = HostParams(kernel, "mask")
+        keep = params.lower_predicate(Coercion(kernel).predicate(resolve(self.keep, kernel, ("i", "j"))))
+        kernel = with_region(params.kernel, "mask", (masked(both(IN_RANGE, keep)),))
         return with_key_sequence(kernel, (Piece(START, END),), ())

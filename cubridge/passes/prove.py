@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, Kernel, Name
+from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, FloatLit, IntLit, Kernel, Name, Scalar
 from cubridge.passes.poly import Poly, divided_term, poly
 
 _DEPTH: Final = 12
@@ -29,6 +29,8 @@ class Facts:
         least.update((Name(n), 1) for n in (*SIZES, *sizes))
         least.update((Name(n), 0) for n in ("i", "j", "e", "t", "n"))
         least.update((Attr(Name("tile"), n), 0) for n in ("b", "h", "hk", "q_start"))
+        hosts = {f.name: f.type.host for f in kernel.params if isinstance(f.type, Scalar) and f.type.host is not None}
+        least.update((Attr(Name("p"), n), 1) for n, host in hosts.items() if _at_least_one(host))
         return Facts(least=least)
 
     @staticmethod
@@ -36,6 +38,25 @@ class Facts:
         """What holds for one instantiation, with its values of all constants. Not for what must stay right in others."""
         constants = {c.name: c.value for c in kernel.constants if isinstance(c.value, int)}
         return replace(Facts.of(kernel), constants=constants)
+
+
+def _at_least_one(host: Expr) -> bool:
+    """Is a host expression surely 1 or more."""
+    match host:
+        case IntLit(value) | FloatLit(value):
+            return value >= 1
+        case Name(name):
+            return name in SIZES
+        case Binary("*" | "+", left, right) | Call("minimum", (left, right)):
+            return _at_least_one(left) and _at_least_one(right)
+        case Binary("**", base, IntLit(power) | FloatLit(power)):
+            return power >= 0 and _at_least_one(base)
+        case Call("maximum", (left, right)):
+            return _at_least_one(left) or _at_least_one(right)
+        case Call("i32" | "floor" | "ceil" | "round" | "sqrt" | "f32", (operand,)):
+            return _at_least_one(operand)
+        case _:
+            return False
 
 
 def at_most(left: Poly, right: Poly, facts: Facts) -> bool:

@@ -32,7 +32,7 @@ class RowBounds(Pass):
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         predicate = mask_predicate(kernel)
         rows = RowRange.of(kernel)
-        if predicate is None or not rows.varies(predicate):
+        if predicate is None:
             return kernel
         solved, kept = _split(predicate, rows.facts)
         pieces = joined_pieces([piece_of(c.lowers, _ends(c), both(*c.rows), rows.facts) for c in solved], rows.facts)

@@ -139,7 +139,7 @@ def scale_of(expr: Expr) -> Scale:
         case Call("f32", (operand,)):
             return scale_of(operand)
         case _:
-            return Scale(Fraction(1), ((_host_base(expr), 1.0),))
+            return Scale(Fraction(1), ((without_casts(expr), 1.0),))
 
 
 def _may_distribute(base: Scale, power: float) -> bool:
@@ -148,8 +148,8 @@ def _may_distribute(base: Scale, power: float) -> bool:
     return whole or (base.coefficient > 0 and all(is_positive(b) for b, _ in base.powers))
 
 
-def _host_base(expr: Expr) -> Expr:
-    """A base without casts: the host computes with Python's numbers."""
+def without_casts(expr: Expr) -> Expr:
+    """A host expression without casts to float: the host computes with Python's numbers."""
 
     def change(node: Node) -> Node:
         return node.args[0] if isinstance(node, Call) and node.fn == "f32" else node

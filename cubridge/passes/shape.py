@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cubridge.ir.nodes import Assign, Attr, Binary, Expr, Kernel, Name, RegionCall
+from cubridge.ir.nodes import Assign, Attr, Binary, Expr, IntLit, Kernel, Name, RegionCall, RegisterTile
 from cubridge.ir.walk import walk
 from cubridge.passes.base import fault
 
@@ -18,26 +18,30 @@ class TileShape:
 
 
 def tile_shape(kernel: Kernel) -> TileShape:
-    """Errors: CU510 where the schedule or the calls of `score` show no tile size."""
+    """Errors: CU510 where the schedule shows no query tile, or the tiles given to `score` no key tile."""
     return TileShape(_queries(kernel), _keys(kernel))
 
 
 def _queries(kernel: Kernel) -> Expr:
+    """What the first row of a query tile is a multiple of."""
+    constants = {c.name for c in kernel.constants}
     for statement in kernel.schedule.body:
         match statement:
-            case Assign(Attr(Name("tile"), "q_start"), Binary("*", _, size)):
-                return size
+            case Assign(Attr(Name("tile"), "q_start"), Binary("*", left, right)):
+                for size in (right, left):
+                    if isinstance(size, IntLit) or (isinstance(size, Name) and size.id in constants):
+                        return size
             case _:
                 pass
-    raise fault("CU510", "the schedule sets `tile.q_start` to no multiple of a tile size", kernel.schedule.span)
+    message = "the schedule does not set `tile.q_start` to a number times the size of a query tile"
+    raise fault("CU510", message, kernel.schedule.span)
 
 
 def _keys(kernel: Kernel) -> Expr:
-    for statement in kernel.body:
-        for node in walk(statement):
-            match node:
-                case RegionCall("score", (_, Binary("*", _, size), *_)):
-                    return size
-                case _:
-                    pass
-    raise fault("CU510", "no call of `score` shows the size of a key tile", kernel.span)
+    """The columns of the score tile."""
+    nodes = [node for statement in kernel.body for node in walk(statement)]
+    scores = {n.args[0] for n in nodes if isinstance(n, RegionCall) and n.region == "score"}
+    columns = [n.cols for n in nodes if isinstance(n, RegisterTile) and Name(n.name) in scores]
+    if not columns or columns[0] is None:
+        raise fault("CU510", "no call of `score` shows the size of a key tile", kernel.span)
+    return columns[0]

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Final
 
 from cubridge.ir.evaluate import evaluate
-from cubridge.ir.nodes import Assign, Attr, Expr, Function, Index, Kernel, Name, Node, Record, Scalar
+from cubridge.ir.nodes import SIZES, Assign, Attr, Expr, Function, Index, Kernel, Name, Node, Record, Row, Scalar
 from cubridge.ir.walk import free_names, rewrite, walk
 from cubridge.passes.shape import tile_shape
 from cubridge.passes.tiles import Box, Interval, Truth, truth
@@ -82,9 +82,11 @@ def tile_fault(kernel: Kernel, predicate: Expr) -> TileFault | None:
     shape = tile_shape(kernel)
     constants: dict[Expr, int] = {Name(c.name): c.value for c in kernel.constants if isinstance(c.value, int)}
     rows, keys = _number(shape.queries, constants), _number(shape.keys, constants)
-    unknown = [*_launch_values(kernel), *loads]
+    known = _host_values(kernel)
+    unknown = [x for x in (*_launch_values(kernel, predicate), *loads) if x not in known]
     for (lq, lk), given in product(_LENGTHS, _UNKNOWN_VALUES if unknown else (0,)):
         values = {**constants, **_sizes(lq, lk), **dict.fromkeys(unknown, given)}
+        values |= {name: _number(host, values) for name, host in known.items()}
         for q_start in range(0, lq, rows):
             tile = {**values, Attr(Name("tile"), "q_start"): q_start}
             fault = _tile_fault(kernel, predicate, tile, (rows, keys, lq, lk))
@@ -111,11 +113,17 @@ def _sizes(lq: int, lk: int) -> dict[Expr, int]:
     return {Name(n): v for n, v in sizes.items()}
 
 
-def _launch_values(kernel: Kernel) -> Iterator[Expr]:
-    """What the key sequence reads beside sizes and the first row of the tile."""
-    scalars = {f.name for f in kernel.tile_state if isinstance(f.type, Scalar)} | {"b", "h", "hk"}
-    yield from (Attr(Name("tile"), n) for n in sorted(scalars))
-    yield from (Attr(Name("p"), f.name) for f in kernel.params if isinstance(f.type, Scalar))
+def _launch_values(kernel: Kernel, predicate: Expr) -> Iterator[Expr]:
+    """What the key sequence and the mask read beside sizes, constants and the place in the tile."""
+    rows = {f.name for f in kernel.tile_state if isinstance(f.type, Row)} | {"q_start"}
+    reads = (n for part in (predicate, kernel.region("key_sequence")) for n in walk(part) if isinstance(n, Attr))
+    yield from dict.fromkeys(n for n in reads if n.base == Name("p") or (n.base == Name("tile") and n.name not in rows))
+
+
+def _host_values(kernel: Kernel) -> dict[Expr, Expr]:
+    """Parameters that follow from the sizes, with their host expressions."""
+    hosts = {f.name: f.type.host for f in kernel.params if isinstance(f.type, Scalar) and f.type.host is not None}
+    return {Attr(Name("p"), n): host for n, host in hosts.items() if free_names(host) <= {*SIZES}}
 
 
 def _tile_fault(kernel: Kernel, predicate: Expr, values: Values, extent: tuple[int, int, int, int]) -> TileFault | None:
