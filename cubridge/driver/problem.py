@@ -10,8 +10,10 @@ from cubridge.driver.bound import FP32_ROUNDOFF, Judgement, judge, output_bound,
 from cubridge.driver.inputs import make_inputs
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import Binary, Name
 from cubridge.ir.spec import AttentionSpec, Precondition, Shape
 from cubridge.ir.spec_values import SpecValues, spec_values
+from cubridge.ir.walk import free_names
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,15 +77,30 @@ def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
 
 
 def fitting_shapes(spec: AttentionSpec, wanted: Iterable[Shape]) -> list[Shape]:
-    """`wanted`, each changed as little as the preconditions ask: equal lengths, equal heads, or both; without repeats."""
+    """`wanted`, each changed as little as the preconditions ask: equal lengths, equal heads, or both, or the sizes that
+    they fix; without repeats."""
     found: list[Shape] = []
     for shape in wanted:
         equal_lengths = replace(shape, Lk=shape.Lq)
-        candidates = (shape, equal_lengths, replace(shape, Hq=shape.Hk), replace(equal_lengths, Hq=shape.Hk))
+        equal_heads, both = replace(shape, Hq=shape.Hk), replace(equal_lengths, Hq=shape.Hk)
+        candidates = (shape, equal_lengths, equal_heads, both, _fixed(spec, shape), _fixed(spec, equal_lengths))
         fit = next((c for c in candidates if all(_holds(p, c) for p in spec.preconditions)), None)
         if fit is not None and fit not in found:
             found.append(fit)
     return found
+
+
+def _fixed(spec: AttentionSpec, shape: Shape) -> Shape:
+    """`shape` with the sizes that preconditions give as `size == formula`; the head dim is the kernel's."""
+    sizes = shape.sizes()
+    free = sizes.keys() - {"D"}
+    for precondition in sorted(spec.preconditions, key=lambda p: len(free_names(p.condition))):
+        match precondition.condition:
+            case Binary("==", Name(size), formula) if size in free and free_names(formula) <= sizes.keys():
+                sizes[size] = int(evaluate_number(formula, sizes))
+            case _:
+                pass
+    return Shape(**sizes)
 
 
 def _holds(precondition: Precondition, shape: Shape) -> bool:

@@ -14,7 +14,7 @@ import torch
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate
 from cubridge.ir.nodes import Call, Expr, Index, IntLit, Name, Node
-from cubridge.ir.walk import rewrite, walk
+from cubridge.ir.walk import free_names, rewrite, walk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ class SpecValues:
     `weights`: |d out / d V|, and out = weights @ V where finalize is linear, as it nearly always is.
     `sensitivity`: |d weight / d score| in the same unit. `slope` [B, Hq, Lq, Lk]: |d score / d s|. `approximation` [B, Hq, Lq, Lk]:
     what the approximated functions of the score may change it by. `gain` [B, Hq, Lq, 1]: |d out / d (sum of weight V)|.
-    `empty` [B, Hq, Lq]: rows that see no key; out 0 and lse -inf."""
+    `empty` [B, Hq, Lq]: rows that see no key; out is 0 there, and lse -inf where its sums range over no key."""
 
     out: Tensor
     lse: Tensor | None
@@ -71,7 +71,7 @@ def spec_values(
     empty = ~visible.any(-1, keepdim=True)
     approximation = _approximation(spec.score, approximated, scope, full)
     scope["x"] = score
-    scope["m"] = _row_shift(spec, score, visible, empty)
+    scope["m"] = _row_shift(spec, scope, visible, empty)
     for row in spec.rows:
         scope[row.name] = _reduce(row, scope, full)
     weight, weight_slope = _derivative(spec.weight, "x", scope, full, derivatives)
@@ -84,7 +84,7 @@ def spec_values(
     lse = None
     if spec.lse is not None:
         lse = _tensor(spec.lse, scope, torch.float64).expand(*full[:3], 1)
-        lse = torch.where(empty, -torch.inf, lse).squeeze(-1)
+        lse = torch.where(_sums_nothing(spec, scope, visible), -torch.inf, lse).squeeze(-1)
     sensitivity = torch.where(visible, weight_slope, 0.0) * gain
     return SpecValues(
         out, lse, visible, score, weight.abs() * gain, sensitivity, score_slope, approximation, gain, empty.squeeze(-1)
@@ -138,11 +138,25 @@ def _clamped(expr: Expr, scope: Scope) -> Expr:
     return rewrite(expr, clamp)
 
 
-def _row_shift(spec: AttentionSpec, score: Tensor, visible: Tensor, empty: Tensor) -> Tensor:
-    """The row maximum where the spec lets the shift be chosen, 0 elsewhere."""
+def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor, empty: Tensor) -> Tensor:
+    """Where the spec lets the shift be chosen, the row maximum, or what an exponential of finalize and LSE is relative to
+    if that is larger; 0 elsewhere."""
     if not spec.shift:
-        return torch.zeros_like(score[..., :1])
-    return torch.where(visible, score, -torch.inf).amax(-1, keepdim=True).masked_fill(empty, 0.0)
+        return torch.zeros_like(visible[..., :1], dtype=torch.float64)
+    top = torch.where(visible, scope["x"], -torch.inf).amax(-1, keepdim=True).masked_fill(empty, 0.0)
+    used = [spec.finalize] if spec.lse is None else [spec.finalize, spec.lse]
+    for node in (node for expr in used for node in walk(expr)):
+        if isinstance(node, Call) and node.fn == "exp" and "m" in free_names(node):
+            top = top + _tensor(node.args[0], {**scope, "m": top}, torch.float64).clamp_min(0.0)
+    return top
+
+
+def _sums_nothing(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
+    """[B, Hq, Lq, 1]: every reduction that the LSE reads ranges over no key of the row."""
+    read = frozenset[str]() if spec.lse is None else free_names(spec.lse)
+    over = [r.over for r in spec.rows if r.name in read] or [spec.mask]
+    seen = [visible if o == spec.mask else _tensor(o, scope, torch.bool) & (scope["x"] != -torch.inf) for o in over]
+    return ~torch.stack([s.expand(visible.shape).any(-1, keepdim=True) for s in seen]).any(0)
 
 
 _REDUCE = {"sum": (torch.sum, 0.0), "max": (torch.amax, -torch.inf), "min": (torch.amin, torch.inf)}

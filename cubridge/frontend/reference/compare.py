@@ -14,6 +14,7 @@ from cubridge.frontend.reference.evaluate import evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import empty_row_remark
+from cubridge.frontend.reference.visibility import rows_without_lse
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import IntLit
 from cubridge.ir.spec import AttentionSpec, Remark, Shape
@@ -98,10 +99,11 @@ def _compare_at(traced: Traced, shape: Shape, seed: int) -> Tensor:
     captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
     values = spec_values(traced.spec, q, k, v, captures, derivatives=False)
     empty = traced.empty_rows(shape.sizes(), captures)
-    found = traced.oracle_values(q, k, v, extra, empty)
+    without_lse = rows_without_lse(traced.spec, shape.sizes(), captures)
+    found = traced.oracle_values(q, k, v, extra, empty, without_lse)
     _check(traced, shape, "the output", values.out.masked_fill(empty[..., None], 0.0), found.out)
     if found.lse is not None and values.lse is not None:
-        _check(traced, shape, "LSE", values.lse.masked_fill(empty, -torch.inf), found.lse)
+        _check(traced, shape, "LSE", values.lse.masked_fill(without_lse, -torch.inf), found.lse)
     return found.at_empty
 
 

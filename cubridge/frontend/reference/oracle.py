@@ -16,7 +16,8 @@ from cubridge.frontend.reference.replay import Replay
 class OracleValues:
     """Shapes: out [B, Hq, Lq, D], lse [B, Hq, Lq] or None, empty [B, Hq, Lq]; fp64.
 
-    Rows of `empty` see no key: out is 0 and lse -inf there, whatever the reference gives (`at_empty`: its NaN or mean)."""
+    Rows of `empty` see no key: out is 0 there, and lse -inf where its sums see none, whatever the reference gives
+    (`at_empty`: its NaN or mean)."""
 
     out: Tensor
     lse: Tensor | None
@@ -42,14 +43,20 @@ class Oracle:
         return values[0], values[1] if len(values) > 1 else None
 
     def values(
-        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Tensor | int | float | bool], empty: Tensor
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor | int | float | bool],
+        empty: Tensor,
+        without_lse: Tensor,
     ) -> OracleValues:
-        """`empty` [B, Hq, Lq]: the rows that see no key, by the mask of the spec."""
+        """`empty` [B, Hq, Lq]: the rows that see no key, by the mask of the spec; `without_lse`: those whose sums see none."""
         out, lse = self.raw(q, k, v, extra)
         at_empty = out[empty]
         out = out.masked_fill(empty[..., None], 0.0)
         if lse is not None:
-            lse = lse.reshape(empty.shape).masked_fill(empty, -torch.inf)
+            lse = lse.reshape(empty.shape).masked_fill(without_lse, -torch.inf)
         return OracleValues(out, lse, empty, at_empty)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -21,7 +21,7 @@ from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.record import record
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.visibility import empty_rows
+from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.diagnostics import CuError, Refused
 from cubridge.ir.spec import DEFAULT_SHAPE, AttentionSpec, Shape
 
@@ -57,15 +57,18 @@ class Traced:
         """[B, Hq, Lq]: rows that see no key."""
         return empty_rows(self.spec, sizes, captures)
 
-    def oracle_values(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input], empty: Tensor) -> OracleValues:
+    def oracle_values(
+        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input], empty: Tensor, without_lse: Tensor
+    ) -> OracleValues:
         with new_arena(self.arena):
-            return Oracle(self.assembled.lifter).values(q, k, v, extra, empty)
+            return Oracle(self.assembled.lifter).values(q, k, v, extra, empty, without_lse)
 
     def oracle(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> tuple[Tensor, Tensor | None]:
         """(out, lse) of the reference in fp64; rows that see no key are 0 and -inf."""
         sizes = sizes_of(q, k)
         captures = self.captures(sizes, {**extra, "q": q, "k": k, "v": v}, wide=True)
-        values = self.oracle_values(q, k, v, extra, self.empty_rows(sizes, captures))
+        empty, without_lse = self.empty_rows(sizes, captures), rows_without_lse(self.spec, sizes, captures)
+        values = self.oracle_values(q, k, v, extra, empty, without_lse)
         return values.out, values.lse
 
     def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> Tensor:
@@ -132,7 +135,7 @@ _LOOP_HELP = "write a Python loop over positions as a comparison of index vector
 
 
 @contextmanager
-def _deep_recursion() -> Iterator[None]:
+def _deep_recursion() -> Generator[None]:
     """A graph of many calls is lifted by as many nested calls."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, 20_000))

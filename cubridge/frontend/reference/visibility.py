@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from cubridge.ir.evaluate import evaluate
 from cubridge.ir.nodes import Expr, Index, Name
 from cubridge.ir.spec import AttentionSpec
+from cubridge.ir.walk import free_names
 from cubridge.ir.walk import walk as descendants
 
 
@@ -21,6 +23,14 @@ def empty_rows(spec: AttentionSpec, sizes: Mapping[str, int], captures: Mapping[
         score = torch.as_tensor(_over_axes(spec.score, sizes, captures), dtype=torch.float64)
         visible = visible & (score > -torch.inf).expand(full)
     return ~visible.any(-1)
+
+
+def rows_without_lse(spec: AttentionSpec, sizes: Mapping[str, int], captures: Mapping[str, Tensor]) -> Tensor:
+    """[B, Hq, Lq], true where every sum that the LSE reads ranges over no key: it is -inf there. A mask put on after the
+    softmax leaves the sums as they are."""
+    read = frozenset[str]() if spec.lse is None else free_names(spec.lse)
+    over = [r.over for r in spec.rows if r.name in read] or [spec.mask]
+    return torch.stack([empty_rows(replace(spec, mask=o), sizes, captures) for o in dict.fromkeys(over)]).all(0)
 
 
 def _reads(expr: Expr, name: str) -> bool:

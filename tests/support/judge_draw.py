@@ -1,0 +1,102 @@
+"""Adapts a composed reference and compares what came of it with the reference run by plain PyTorch in fp64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from cubridge.driver.check import Checker, approximations
+from cubridge.driver.checks import emulate
+from cubridge.driver.kernels import ChosenKernel, choose_kernel
+from cubridge.driver.lift import lift_verified
+from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.plan import Case
+from cubridge.driver.problem import fitting_shapes
+from cubridge.driver.reference import TracedReference, read_reference
+from cubridge.driver.runners import ValueRunner
+from cubridge.driver.transfer import transfer
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.spec import Shape
+
+if TYPE_CHECKING:
+    from cubridge.driver.problem import Problem
+    from cubridge.driver.runners import Runner
+    from cubridge.frontend.cuda.lift import Lifted
+
+HEAD_DIM: Final = 64
+CASES: Final = (
+    Case("index-coded V", Shape(1, 4, 2, 200, 330, HEAD_DIM), 1),
+    Case("steep", Shape(2, 2, 2, 150, 90, HEAD_DIM), 2),
+)
+"""Two query tiles, three key tiles or more, lengths off the tile; both ways round."""
+
+
+class WrongError(AssertionError):
+    """A kernel that was accepted and computes something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`refused`: why there is no kernel. `worst`: largest error over its bound; at most 1."""
+
+    refused: Diagnostic | None = None
+    worst: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kernel of the package, read once."""
+
+    chosen: ChosenKernel
+    lifted: Lifted
+
+
+@cache
+def source(kernel: str) -> Source:
+    chosen = choose_kernel(kernel)
+    return Source(chosen, lift_verified(chosen, "bf16", HEAD_DIM))
+
+
+def judge_draw(path: Path, kernel: str, emulated: bool = False) -> Outcome:
+    """Adapt `kernel` to the reference in `path`. Raises WrongError with the first difference."""
+    base = source(kernel)
+    try:
+        reference = read_reference(path)
+        target = transfer(base.lifted.kernel, reference.attention.spec).kernel
+        patched = lower_kernel(base.chosen, base.lifted, target, "bf16", HEAD_DIM)
+    except CuError as error:
+        return Outcome(error.diagnostics[0])
+    checker = Checker(reference.attention, "bf16", approximations(target))
+    runners: list[Runner] = [ValueRunner(target)]
+    if emulated:
+        runners.append(emulate(base.chosen.with_text(patched_source(patched)), "bf16"))
+    shapes = [(case, s) for case in CASES for s in fitting_shapes(reference.attention.spec, [case.shape])]
+    if not shapes:
+        raise WrongError("no shape to compare at")
+    worst = [0.0]
+    for case, shape in shapes:
+        problem = checker.problem(replace(case, shape=shape))
+        _compare_with_python(reference, problem)
+        for runner in runners:
+            (result,) = checker.run(runner, [replace(case, shape=shape)])
+            if not result.accepted:
+                raise WrongError(f"{result.stage} at {shape}, {case.inputs}: {result.detail}, LSE {result.lse}")
+            worst.append(result.worst)
+    return Outcome(worst=max(worst))
+
+
+def _compare_with_python(reference: TracedReference, problem: Problem) -> None:
+    """The oracle, which is a replay of the trace, against the function itself."""
+    traced = reference.traced
+    extra = traced.extra(problem.shape)
+    with torch.no_grad():
+        found = traced.reference.function(problem.q.double(), problem.k.double(), problem.v.double(), **extra)
+    out = found[0] if isinstance(found, tuple) else found
+    empty = traced.empty_rows(problem.shape.sizes(), problem.captures)[..., None]  # pyright: ignore[reportArgumentType]
+    want = out.double().masked_fill(empty, 0.0)
+    if not torch.allclose(problem.out, want, rtol=1e-4, atol=1e-4):
+        raise WrongError(f"the oracle is not the function at {problem.shape}: {(problem.out - want).abs().max():.3g}")
