@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from cubridge.frontend.cuda.affine import cancel_anchors
-from cubridge.frontend.cuda.signs import Facts, is_natural
+from cubridge.frontend.cuda.signs import Facts, natural_by
 from cubridge.frontend.cuda.values import Scalar, refusal
 from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, FloatLit, IntLit, Name, Unary
 from cubridge.ir.source import Span
@@ -139,12 +139,14 @@ def _integer(op: str, a: Expr, b: Expr, span: Span, facts: Facts) -> Expr:
 
 def _check_division(op: str, a: Expr, b: Expr, span: Span, facts: Facts) -> None:
     for side, expr in (("dividend", a), ("divisor", b)):
-        if not is_natural(expr, facts):
+        reasons = natural_by(expr, facts)
+        if reasons is None:
             helper = "floor_div" if op == "/" else "floor_mod"
             raise refusal(
                 f"the {side} may be negative: C's `{op}` truncates, CuIR's rounds down", span, "CU426",
                 f"write `{helper}(a, b)`, or keep the {side} at 0 or above with `imax`",
             )  # fmt: skip
+        facts.relied |= reasons
 
 
 def negative(value: Scalar, span: Span) -> Scalar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +15,7 @@ from cubridge.frontend.cuda.inlining import roots, written
 from cubridge.frontend.cuda.loops import steps_by_one
 from cubridge.frontend.cuda.numbers import NEGATED, convert, negate
 from cubridge.frontend.cuda.regions import RESERVED
-from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.signs import Facts, is_natural
 from cubridge.frontend.cuda.syntax import (
     Block,
     BreakLoop,
@@ -169,25 +170,60 @@ class KernelLifter(Bodies):
         self.names = Names(outer)
         made = Name(self.names.fresh(name), span=self.place(loop.init[0].span))
         self.names.values[name] = Scalar(made, first.dtype)
-        body = self._loop_body(loop.body, breaks=False)
+        self._count_from(made, first.expr)
+        with self._signs_kept(loop.body.span) as made_body:
+            made_body += self._loop_body(loop.body, breaks=False)
+        body = tuple(made_body)
         self.names = outer
         if written(body) & {made, *roots(end)}:
             raise refusal("the loop changes its own counter or bound", place)
         self.emit(For(made.id, first.expr, end, body, span=place))
+
+    def _count_from(self, counter: Name, start: Expr) -> None:
+        """What is known of a counter: its sign. The name may have been that of a local of another scope."""
+        facts = self.facts
+        facts.changes(counter)
+        facts.definitions.pop(counter, None)
+        facts.naturals -= {counter.id}
+        if is_natural(start, facts):
+            facts.naturals |= {counter.id}
 
     def while_loop(self, loop: WhileLoop) -> None:
         self._endless(loop.condition, loop.body, None, loop.span)
 
     def _endless(self, condition: CExpr | None, body: CStmt, step: CExpr | None, span: Span) -> None:
         """`while True`, left where the condition fails; the step comes last, also behind `continue`."""
-        made: list[Stmt] = []
-        if condition is not None and condition != Truth(True):
-            place = self.place(condition.span)
-            made.append(If(_not(self.condition(condition), place), (Break(span=place),), span=place))
-        made += self._loop_body(body, breaks=True)
-        if step is not None:
-            made += self.collect(Evaluate(step, span=step.span))
+        with self._signs_kept(body.span) as made:
+            if condition is not None and condition != Truth(True):
+                place = self.place(condition.span)
+                made.append(If(_not(self.condition(condition), place), (Break(span=place),), span=place))
+            made += self._loop_body(body, breaks=True)
+            if step is not None:
+                made += self.collect(Evaluate(step, span=step.span))
         self.emit(Loop(tuple(made), span=self.place(span)))
+
+    @contextmanager
+    def _signs_kept(self, span: Span) -> Iterator[list[Stmt]]:
+        """Around the statements of a loop, which go into the list. Of outer locals only the signs are known inside, and the loop
+        must keep those that a division in it rests on."""
+        facts = self.facts
+        definitions = {n: d for n, d in facts.definitions.items() if isinstance(n, Name)}
+        for name in definitions:
+            facts.settle(name)
+        reasons, relied, before = facts.reasons, facts.relied, facts.naturals
+        facts.reasons, facts.relied = {}, frozenset()
+        made: list[Stmt] = []
+        yield made
+        changed = written(made)
+        for name in sorted(facts.rests_on() & before - facts.naturals):
+            if Name(name) in changed:
+                message = f"`{name}` may become negative in this loop, where a `/` or `%` needs it not to"
+                help = "write `floor_div(a, b)` or `floor_mod(a, b)` in the loop"
+                raise refusal(message, self.place(span), "CU426", help)
+        facts.definitions |= {n: d for n, d in definitions.items() if not ({n} | roots(d)) & changed}
+        facts.relied = facts.rests_on() | relied
+        for name, more in reasons.items():
+            facts.reasons[name] = facts.reasons.get(name, frozenset()) | more
 
     def _loop_body(self, body: CStmt, *, breaks: bool) -> tuple[Stmt, ...]:
         """The statements of a loop. A name for an object from outside must mean the same in every round."""

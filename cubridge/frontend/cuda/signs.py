@@ -7,10 +7,11 @@ Sums are polynomials over terms that are never negative. A negative monomial is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, IntLit, Name, Unary
+from cubridge.ir.walk import walk
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]
@@ -25,17 +26,53 @@ _MAX_DEPTH: Final = 40
 @dataclass(slots=True)
 class Facts:
     """What is known of names: `constants` by value, `definitions` of locals and parameters, `upper` bounds of natural names;
-    `naturals` are names that are never negative here."""
+    `naturals` are names that are never negative here, with the names that this rests on in `reasons`. `relied`: the names that
+    divisions rest on."""
 
     constants: Callable[[str], int | float | None]
     naturals: frozenset[str] = frozenset()
     definitions: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
     upper: Mapping[Expr, Expr] = field(default_factory=dict[Expr, Expr])
+    reasons: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    relied: frozenset[str] = frozenset()
+    asked: set[str] = field(default_factory=set[str])
+    """Of `naturals`, by the proof that is under way."""
+
+    def changes(self, name: Name) -> None:
+        """`name` is about to get another value: of what it defined, only the signs stay known."""
+        for other in [n for n, made in self.definitions.items() if n != name and name in walk(made)]:
+            self.settle(other)
+
+    def settle(self, name: Expr) -> None:
+        """Keep of the definition of a name its sign alone."""
+        reasons = natural_by(name, self)
+        self.definitions.pop(name, None)
+        if reasons is not None and isinstance(name, Name):
+            self.keep(name.id, reasons)
+
+    def keep(self, name: str, reasons: frozenset[str]) -> None:
+        """`name` is never negative if `reasons` are not."""
+        self.naturals |= {name}
+        self.reasons[name] = self.reasons.get(name, frozenset()) | reasons - {name}
+
+    def rests_on(self) -> frozenset[str]:
+        """`relied`, and what that rests on."""
+        found, new = set[str](), set(self.relied)
+        while new:
+            found |= new
+            new = {reason for name in new for reason in self.reasons.get(name, ())} - found
+        return frozenset(found)
 
 
 def is_natural(expr: Expr, facts: Facts) -> bool:
     """Is this integer provably at least 0?"""
-    return _natural(expr, facts, 0)
+    return natural_by(expr, facts) is not None
+
+
+def natural_by(expr: Expr, facts: Facts) -> frozenset[str] | None:
+    """The names of `facts.naturals` that a proof of it may rest on; None where this integer may be negative."""
+    trial = replace(facts, asked=set())
+    return frozenset(trial.asked) if _natural(expr, trial, 0) else None
 
 
 def _natural(expr: Expr, facts: Facts, depth: int) -> bool:
@@ -50,7 +87,10 @@ def _natural(expr: Expr, facts: Facts, depth: int) -> bool:
             return value >= 0
         case _ if expr in NATURAL_FIELDS:
             return True
-        case Name(name) if name in NATURAL_NAMES or name in facts.naturals:
+        case Name(name) if name in NATURAL_NAMES:
+            return True
+        case Name(name) if name in facts.naturals:
+            facts.asked.add(name)
             return True
         case Name() | Attr() if expr in facts.definitions:
             return natural(facts.definitions[expr])
@@ -84,6 +124,8 @@ def _polynomial(expr: Expr, facts: Facts, depth: int) -> Polynomial:
             return {(): value} if value else {}
         case Name() | Attr() if expr in facts.definitions and depth < _MAX_DEPTH:
             return _polynomial(facts.definitions[expr], facts, depth + 1)
+        case Name(name) if isinstance(value := facts.constants(name), int):
+            return {(): value} if value else {}
         case Binary("+", a, b):
             return _add(_polynomial(a, facts, depth), _polynomial(b, facts, depth), 1)
         case Binary("-", a, b):

@@ -12,7 +12,7 @@ from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.inlining import moves, written
 from cubridge.frontend.cuda.numbers import binary, convert
 from cubridge.frontend.cuda.places import DISSOLVE
-from cubridge.frontend.cuda.signs import Facts, is_natural
+from cubridge.frontend.cuda.signs import Facts, natural_by
 from cubridge.frontend.cuda.syntax import (
     Asm,
     Assignment,
@@ -300,13 +300,14 @@ class Statements(Calls):
     def _learn(self, local: Name, new: Scalar) -> None:
         """What is known of a local after an assignment: its first value, or its sign if no value so far was negative."""
         facts = self.facts
+        facts.changes(local)
+        own, reasons = natural_by(local, facts), natural_by(new.expr, facts)
+        facts.definitions.pop(local, None)
         if local.id not in self.valued:
             facts.definitions[local] = new.expr
-        elif is_natural(local, facts) and is_natural(new.expr, facts):
-            facts.definitions.pop(local, None)
-            facts.naturals |= {local.id}
+        elif own is not None and reasons is not None:
+            facts.keep(local.id, own | reasons)
         else:
-            facts.definitions.pop(local, None)
             facts.naturals -= {local.id}
         self.valued.add(local.id)
 

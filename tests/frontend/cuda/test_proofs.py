@@ -59,11 +59,11 @@ FACTS = Facts(
 NATURAL = (
     "Lk", "i", "tile.q_start + BLOCK_Q", "p.q_blocks", "p.group", "rest", "minimum(p.group, B * Hq - first)", "rest % p.q_blocks",
     "maximum(Lk - Lq, 0)", "where(i < j, 3, Lk)", "Lk + Lq - minimum(Lk, Lq)", "first + 3 * rest", "abs(i - j)",
-    "i - i // 4 * 4", "2 * i - i", "work - first * p.q_blocks + 1",
+    "i - i // 4 * 4", "2 * i - i", "work - first * p.q_blocks + 1", "BLOCK_Q - 1", "i + BLOCK_Q - 128",
 )  # fmt: skip
 UNKNOWN = (
     "Lk - Lq", "i - j", "-1", "BIAS", "x", "p.shift", "minimum(Lk - Lq, 3)", "tile.slope", "i - 1", "p.q_blocks - 1",
-    "where(i < j, i - j, 1)", "work - first", "i // (Lk - Lq)", "i - i // 4 * 5", "0 - i", "rest - 1", "p.unknown * i",
+    "where(i < j, i - j, 1)", "work - first", "i // (Lk - Lq)", "i - i // 4 * 5", "0 - i", "rest - 1", "p.unknown * i", "i - BLOCK_Q", "BLOCK_Q - 129",
 )  # fmt: skip
 
 
