@@ -11,8 +11,9 @@ from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.predicates import TRUE, is_zero
 from cubridge.frontend.reference.algebra.reduce import renewed
 from cubridge.frontend.reference.algebra.terms import Arena, Size, Term, arena, const, index, size, walk
+from cubridge.frontend.reference.attention import Axes
 from cubridge.frontend.reference.captures import CaptureTable
-from cubridge.frontend.reference.extract import Axes, extract
+from cubridge.frontend.reference.extract import extract
 from cubridge.frontend.reference.lift import Lifter
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.normalizer import Normalizer, normalize

@@ -133,7 +133,10 @@ class TensorEvaluator:
                 axis = scope[term.name]
                 return torch.arange(extents[axis]).view([-1 if n == axis else 1 for n in range(len(extents))])
             case Poly():
-                return sum((c * math.prod(map(value, m)) for m, c in term.monomials), torch.tensor(0))
+                total = torch.tensor(0)
+                for monomial, c in term.monomials:
+                    total = total + c * math.prod(map(value, monomial))
+                return total
             case Load():
                 return self._load(term, [value(x) for x in term.indices])
             case Apply():
@@ -183,10 +186,7 @@ _TRIED: Final = (
 def never_negative(term: Term) -> bool:
     """Is an integer of positions alone >= 0 wherever it was tried?"""
     indices = free_indices(term)
-    for sizes in _TRIED:
-        if bool((TensorEvaluator(sizes, _no_tensors).over(term, indices) < 0).any()):
-            return False
-    return True
+    return all(bool((TensorEvaluator(sizes, _no_tensors).over(term, indices) >= 0).all()) for sizes in _TRIED)
 
 
 def free_indices(term: Term) -> tuple[Index, ...]:

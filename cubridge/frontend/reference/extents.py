@@ -69,10 +69,10 @@ def call_extra_inputs(reference: Reference, shape: Shape) -> dict[str, Tensor | 
         values = reference.extra_inputs(shape, "cpu")
     except Exception as error:
         fail("CU473", f"`extra_inputs` fails: {type(error).__name__}: {error}", _place(error, reference))
-    if not isinstance(values, dict):
+    if not isinstance(values, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         fail("CU473", f"`extra_inputs` returns {type(values).__name__}, not a dict", reference.span)
     for name, value in values.items():
-        if not isinstance(value, (Tensor, bool, int, float)):
+        if not isinstance(value, (Tensor, bool, int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
             fail(
                 "CU473",
                 f"`extra_inputs` gives {type(value).__name__} for `{name}`, not a tensor or a number",
@@ -105,7 +105,7 @@ def extra_values(
     if not here:
         return {}, {}, {}
     shapes = probe_shapes(shape)
-    others = _at_other_shapes(reference, shapes)
+    others = [call_extra_inputs(reference, s) for s in shapes]
     tensors: dict[str, tuple[Tensor, tuple[Extent, ...]]] = {}
     scalars: dict[str, Scalar] = {}
     for name, value in here.items():
@@ -121,14 +121,6 @@ def extra_values(
         )
         tensors[name] = (value, extents)
     return tensors, scalars, {name: extents for name, (_, extents) in tensors.items()}
-
-
-def _at_other_shapes(reference: Reference, shapes: tuple[Shape, ...]) -> list[dict[str, Tensor | Scalar]]:
-    """A builder may insist on its head count or head dim; then the extents stay what they are at the one shape."""
-    found: list[dict[str, Tensor | Scalar]] = []
-    for shape in shapes:
-        found.append(call_extra_inputs(reference, shape))
-    return found
 
 
 def _extent(name: str, axis: int, samples: list[tuple[SizesOf, int]]) -> Extent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import torch
@@ -37,8 +37,8 @@ def _held(function: object) -> Iterator[tuple[str, Tensor]]:
         yield from _tensors(getattr(function.__self__, "__dict__", {}))
 
 
-def _tensors(values: object) -> Iterator[tuple[str, Tensor]]:
-    for name, value in dict(values).items():  # pyright: ignore[reportCallIssue, reportArgumentType]
+def _tensors(values: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
+    for name, value in values.items():
         if isinstance(value, Tensor):
             yield name, value
         elif isinstance(value, torch.nn.Module):

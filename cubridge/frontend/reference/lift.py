@@ -169,6 +169,7 @@ class Lifter:
         results = lifted if isinstance(lifted, (list, tuple)) else [lifted]
         for output, result in zip(outputs, results, strict=False):
             if not isinstance(result, Value):
+                assert callable(result)
                 element = self._or_replayed(call, output, result, reads)
                 result = Value(self.shape(output), sort_of(output.dtype), element, reads)
             result.span = call.span

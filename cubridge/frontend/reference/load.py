@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -89,9 +89,7 @@ def _underlying(function: Callable[..., object]) -> object:
         elif inspect.ismethod(found):
             found = found.__func__
         elif (
-            not hasattr(found, "__code__")
-            and hasattr(type(found), "__call__")
-            and inspect.isfunction(type(found).__call__)
+            not hasattr(found, "__code__") and inspect.isfunction(getattr(type(found), "__call__", None))  # noqa: B004
         ):
             found = type(found).__call__
         else:
@@ -124,7 +122,7 @@ def load_reference(path: Path, function: str | None = None) -> Reference:
     extra = getattr(module, "extra_inputs", None)
     if extra is not None and not callable(extra):
         fail("CU473", "`extra_inputs` is not a function", _start(file), "write `def extra_inputs(shape, device)`")
-    reference = Reference(found, extra, file, name)
+    reference = Reference(found, extra, file, name)  # pyright: ignore[reportArgumentType]
     reference.parameters()
     return reference
 
@@ -170,7 +168,7 @@ def _import(path: Path, file: SourceFile) -> ModuleType:
 
 
 @contextlib.contextmanager
-def _import_folder(folder: Path) -> Iterator[None]:
+def _import_folder(folder: Path) -> Generator[None]:
     """The reference may import what lies beside it."""
     sys.path.insert(0, str(folder.resolve()))
     try:

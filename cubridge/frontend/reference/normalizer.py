@@ -16,7 +16,7 @@ from cubridge.frontend.reference.algebra.numbers import number, split_product
 from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg, power
 from cubridge.frontend.reference.algebra.reduce import replace
 from cubridge.frontend.reference.algebra.terms import Symbol, Term, is_op, op_args, sizes_only, symbol, walk
-from cubridge.frontend.reference.extract import ACC, Attention, Row, S, place_of
+from cubridge.frontend.reference.attention import ACC, Attention, Row, S, place_of
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.scaling import Scaling
 from cubridge.frontend.reference.score_choice import SCORE, Score, choose_score
@@ -49,7 +49,7 @@ def normalize(found: Attention) -> Normalizer:
         rows, finalize, lse = _used(rows, found.finalize, found.lse)
         return Normalizer(score.term, found.mask, weight, rows, finalize, lse, False)
     x, m = symbol(SCORE), symbol(SHIFT)
-    shifted = {x: add(x, neg(m))}
+    shifted: dict[Term, Term] = {x: add(x, neg(m))}
     probe = Scaling(x)
     grown: dict[Term, Term] = {symbol(ACC): mul(exp(mul(number(rate), m)), symbol(ACC))}
     new_rows: list[Row] = []

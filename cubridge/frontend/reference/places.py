@@ -61,7 +61,7 @@ def _span(filename: str, line: int | None, end_line: int | None, column: int | N
 
 def user_span() -> Span:
     """Where the user's code stands now."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if _is_users(frame.f_code.co_filename):
             return _span_of(frame.f_code, frame.f_lasti)
@@ -71,7 +71,7 @@ def user_span() -> Span:
 
 def inside_operation() -> bool:
     """Is torch working on an operation now, rather than the user's code computing with sizes?"""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and not _is_users(frame.f_code.co_filename):
         if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and frame.f_code.co_filename.startswith(
             _OURS
@@ -84,7 +84,7 @@ def inside_operation() -> bool:
 def call_chain(limit: int = 3) -> tuple[Note, ...]:
     """The callers of where the user's code stands now, inside the user's code."""
     frames: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if _is_users(frame.f_code.co_filename):
             frames.append(frame)

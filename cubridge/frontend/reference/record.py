@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,14 +57,14 @@ class Call:
 
     @property
     def name(self) -> str:
-        return self.func._overloadpacket.__name__
+        return self.func._overloadpacket.__name__  # pyright: ignore[reportPrivateUsage]
 
     def outputs(self) -> tuple[Any, ...]:
         return tuple(self.out) if isinstance(self.out, (tuple, list)) else (self.out,)
 
     def arguments(self) -> dict[str, Any]:
         """Operands by the names of the operator's schema, defaults included."""
-        schema = self.func._schema.arguments
+        schema = self.func._schema.arguments  # pyright: ignore[reportPrivateUsage]
         bound: dict[str, Any] = dict(zip((a.name for a in schema), self.args))  # noqa: B905 (defaults follow)
         return {a.name: self.kwargs.get(a.name, a.default_value) for a in schema} | bound
 
@@ -170,7 +170,7 @@ class Recording:
         """The head sizes, if a guard made their product a number, as a Python loop over heads does."""
         for guard in self.env.guards:
             sides = guard.expr.args if isinstance(guard.expr, sympy.Eq) else ()
-            names = {self.symbols.get(s) for s in guard.expr.free_symbols}
+            names = {name for symbol, name in self.symbols.items() if symbol in guard.expr.free_symbols}
             if any(side.is_number for side in sides) and any(side.is_Mul for side in sides) and names == {"G", "Hk"}:
                 return frozenset(("G", "Hk"))
         return frozenset()
@@ -303,7 +303,7 @@ def _named(text: str, symbols: Mapping[sympy.Symbol, str]) -> str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Nothing that the reference prints may reach our stdout."""
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from cubridge.frontend.reference.algebra.terms import Apply, Arena, Const, Size, Sort, walk
+from cubridge.frontend.reference.attention import place_of
 from cubridge.frontend.reference.captures import CaptureTable
-from cubridge.frontend.reference.extract import place_of
 from cubridge.frontend.reference.lift import Lifter
 from cubridge.frontend.reference.normalizer import Normalizer
 from cubridge.ir.source import NOWHERE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,7 +23,7 @@ _HALF_TO_FLOAT: Final = frozenset(("_softmax", "_log_softmax"))
 
 
 @contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+def _default_dtype(dtype: torch.dtype) -> Generator[None]:
     """What an integer becomes where it meets a float."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)

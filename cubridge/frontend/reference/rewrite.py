@@ -68,7 +68,7 @@ def _tensor_from_number(data: Any, **options: Any) -> Tensor:
             )
         raise UseOriginal
     natural = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
-    return torch.full((), data, dtype=options.get("dtype") or natural)  # pyright: ignore[reportArgumentType]
+    return torch.full((), data, dtype=options.get("dtype") or natural)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def _symbolic(x: object) -> bool:
@@ -138,13 +138,11 @@ def _number_of(name: str) -> Callable[..., Any]:
 
 
 def _is_traced(x: Tensor) -> bool:
+    """Fake, or wrapped by functionalize or vmap; torch has no public question for the latter."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    return (
-        isinstance(x, FakeTensor)
-        or torch._is_functional_tensor(x)
-        or torch._C._functorch.is_functorch_wrapped_tensor(x)
-    )
+    functional = torch._is_functional_tensor(x)  # pyright: ignore
+    return isinstance(x, FakeTensor) or functional or torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore
 
 
 REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {

@@ -26,7 +26,7 @@ from cubridge.frontend.reference.algebra.terms import (
     symbol,
     walk,
 )
-from cubridge.frontend.reference.extract import S
+from cubridge.frontend.reference.attention import S
 from cubridge.frontend.reference.scaling import Scaling
 
 SCORE: Final = "x"

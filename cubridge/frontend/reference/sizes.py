@@ -114,10 +114,8 @@ class SizeReader:
                 return predicates.disjunction(*args)
             case "Not":
                 return predicates.negation(args[0])
-            case "Where" | "Piecewise":
-                refuse("CU476", f"a size computed by a branch on sizes: {e}")
             case _:
-                refuse("CU476", f"a size computed as {e}")
+                return refuse("CU476", f"a size computed as {e}")
 
 
 def _product(args: list[Term]) -> Term:

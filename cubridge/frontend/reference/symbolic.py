@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import torch
@@ -94,7 +94,7 @@ def _has_symbolic(options: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def symbolic_numbers(namespace: dict[str, Any], attention: Callable[..., Any]) -> Iterator[None]:
+def symbolic_numbers(namespace: dict[str, Any], attention: Callable[..., Any]) -> Generator[None]:
     """Inside, `math` and the names of `namespace` follow symbolic sizes, and scaled_dot_product_attention takes symbolic
     booleans, which `attention` then computes. Everything is put back."""
     places = [(math, name, function) for name, function in _math_functions().items()]

@@ -115,7 +115,7 @@ def _border(over: Index, body: Term) -> Term | None:
     if not (isinstance(over.extent, Poly) and len(over.extent.monomials) > 1):
         return None
     for condition in _conditions(body):
-        if not is_op(condition, ">=0") or condition.free != {over.name}:
+        if not is_op(condition, ">=0") or condition.free != frozenset((over.name,)):
             continue
         p = condition.children()[0]
         for bound in (integers.add(p, over, ONE), integers.sub(over, p)):  # index < bound, or bound <= index

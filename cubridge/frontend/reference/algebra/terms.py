@@ -9,7 +9,7 @@ A bound index is named `r<height of the body>`, so equal reductions are equal te
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -205,7 +205,7 @@ _ARENA: ContextVar[Arena] = ContextVar("arena")
 
 
 @contextmanager
-def new_arena(arena: Arena | None = None) -> Iterator[Arena]:
+def new_arena(arena: Arena | None = None) -> Generator[Arena]:
     """All terms made inside belong to one arena."""
     arena = arena or Arena()
     token = _ARENA.set(arena)

@@ -329,7 +329,7 @@ _FUNCTIONS: Final[dict[str, Element]] = {
     "fmin": lambda a, b: functions.minimum(*_same_sort(a, b)),
     **{
         name: partial(compare, op)
-        for name, op in zip(("eq", "ne", "lt", "le", "gt", "ge"), ("==", "!=", "<", "<=", ">", ">="))
+        for name, op in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items()
     },
     "isinf": _is_infinite,
     "isnan": _is_nan,
