@@ -71,6 +71,45 @@ def _adapt(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--pipeline", metavar="PIPELINE", help="passes to run instead of the proposed ones")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
+    _model(parser)
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("models", "docs/models.md says what a model may do, and how it is judged")
+    group.add_argument(
+        "--proposer", default="rules", metavar="WHO",
+        help="rules, anthropic:MODEL, openai:MODEL, command:CMD, replay:DIR, or FILE.toml (default: rules)",
+    )  # fmt: skip
+    group.add_argument(
+        "--lowering",
+        choices=("rules", "model", "rules-then-model"),
+        help="who writes the patched text (default: rules)",
+    )
+    group.add_argument("--allow-model-cuda", action="store_true", help="compile and run CUDA text that a model wrote")
+    group.add_argument("--max-rounds", type=_positive, metavar="N", help="answers to ask for, in each stage")
+    group.add_argument("--max-tokens", type=_positive, metavar="N", help="tokens to spend, in each stage")
+    group.add_argument("--max-usd", type=float, metavar="X", help="US dollars to spend, in each stage")
+    group.add_argument("--model-timeout", type=float, metavar="S", help="seconds to wait for an answer")
+    group.add_argument(
+        "--record", type=Path, metavar="DIR", help="keep answers here (default: replies in the output folder)"
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 1")
+    return int(text)
+
+
+def _evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("suite", type=Path, metavar="SUITE.toml", help="methods, variants, lengths and samples")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON instead of the table")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for state and results")
+
+
+def _transcript(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("show",), help="print it as a page")
+    parser.add_argument("file", type=Path, metavar="FILE.jsonl", help="transcript of a conversation with a model")
 
 
 def _lift(parser: argparse.ArgumentParser) -> None:
@@ -163,4 +202,6 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], Add]] = {
     "bench": (commands.bench, _bench),
     "faults": (commands.faults, _faults),
     "doctor": (commands.doctor, _doctor),
+    "evaluate": (commands.evaluate, _evaluate),
+    "transcript": (commands.transcript, _transcript),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cubridge.cli.files import output_folder, progress, read_source, write_output
@@ -14,6 +15,7 @@ from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
 
 if TYPE_CHECKING:
+    from cubridge.driver.model_use import ModelUse
     from cubridge.ir.nodes import Kernel
     from cubridge.passes.pipeline import Pipeline
 
@@ -24,14 +26,15 @@ DIFFERS = 3
 def adapt(options: Namespace) -> int:
     """Change an expert kernel so that it computes a reference: all stages and checks.
 
-    Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md and timings.json."""
+    Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md and timings.json; where a
+    model takes part, transcript.jsonl and its answers besides, and a run that broke off goes on from these."""
     folder = output_folder(options.output)
     from cubridge.driver.adapt import adapt as run_adapt
     from cubridge.driver.report import summary
 
     adaptation = run_adapt(
         options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
-        pipeline=_given_pipeline(options.pipeline), progress=progress,
+        pipeline=_given_pipeline(options.pipeline), model=_model(options), progress=progress,
     )  # fmt: skip
     adaptation.write(folder)
     print(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
@@ -175,6 +178,39 @@ def doctor(_: Namespace) -> int:
     lines, complete = examine_machine()
     print("\n".join(lines))
     return 0 if complete else 5
+
+
+def evaluate(options: Namespace) -> int:
+    """Run methods, variants, lengths and samples of a suite, and count what is accepted; goes on where it broke off."""
+    folder = output_folder(options.output)
+    from cubridge.driver.evaluate import evaluate as run_suite
+    from cubridge.driver.suite import read_suite
+
+    results = run_suite(read_suite(options.suite), folder, progress)
+    print(
+        json.dumps(results.to_json(), indent=1) if options.json else results.to_text(), end="\n" if options.json else ""
+    )
+    return 0
+
+
+def transcript(options: Namespace) -> int:
+    """Show a conversation with a model as a readable page."""
+    from cubridge.llm.transcript import read_transcript, to_page
+
+    write_output(to_page(read_transcript(options.file)), None)
+    return 0
+
+
+def _model(options: Namespace) -> ModelUse | None:
+    from cubridge.driver.model_config import ModelConfig, read_config, with_options
+
+    named = options.proposer
+    config = read_config(Path(named)) if named.endswith(".toml") else ModelConfig(proposer=named)
+    config = with_options(
+        config, options.lowering, options.allow_model_cuda, options.max_rounds, options.max_tokens, options.max_usd,
+        options.model_timeout,
+    )  # fmt: skip
+    return config.use(options.output / "transcript.jsonl", options.record or options.output / "replies")
 
 
 def _given_pipeline(text: str | None) -> Pipeline | None:

@@ -6,22 +6,26 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.checks import Findings, Subject, check_subject
+from cubridge.driver.checks import Findings, Here, Subject, Tools, check_subject
 from cubridge.driver.found import found
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_verified
 from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.model_stages import ModelStages
+from cubridge.driver.model_stages import Subject as ModelSubject
+from cubridge.driver.model_use import Lowering, ModelUse
 from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
-from cubridge.driver.report import Changed, Report, to_markdown
+from cubridge.driver.report import RULES, Changed, Report, to_markdown
 from cubridge.driver.threads import one_thread
 from cubridge.driver.transfer import transfer
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 
@@ -56,7 +60,8 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """A patched kernel before it is checked. `remarks`: what passes say beside their result."""
+    """A patched kernel before it is checked. `remarks`: what passes say beside their result. `proposer` of the target and
+    `lowered_by`: "rules", or a model."""
 
     reference: TracedReference
     kernel: ChosenKernel
@@ -68,6 +73,8 @@ class Adapted:
     dtype: str
     shape: Shape
     remarks: tuple[str, ...]
+    proposer: str = RULES
+    lowered_by: str = RULES
 
     @property
     def subject(self) -> Subject:
@@ -141,16 +148,20 @@ def adapt(
     function: str | None = None,
     extra_inputs: Callable[..., object] | None = None,
     pipeline: Pipeline | None = None,
+    model: ModelUse | None = None,
     progress: Progress = _silent,
 ) -> Adaptation:
     """Adapt `kernel` ("sm80", "sm90a" or the path of a .cu) to `reference`, a callable or a file, and check the result.
 
-    `shape`: example sizes; the result holds for all that meet its preconditions. Errors: CuError, with places."""
+    `shape`: example sizes; the result holds for all that meet its preconditions. `model`: what proposes the target in place of
+    the rules, unless `pipeline` is given, and writes the text where its `lowering` says so. Errors: CuError, with places."""
     watch = Stopwatch()
-    with ThreadPoolExecutor(_WORKERS) as pool, one_thread():
-        adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, pipeline, watch, progress)
+    with ThreadPoolExecutor(_WORKERS) as pool, one_thread(), ExitStack() as stack:
+        stages = None if model is None else stack.enter_context(ModelStages(model))
+        adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, pipeline, stages, watch, progress)
+        tools: Tools = Here() if stages is None or adapted.lowered_by == RULES else stages.tools
         with watch.stage("check", progress):
-            findings = check_subject(adapted.subject, pool)
+            findings = check_subject(adapted.subject, pool, tools)
     return Adaptation(adapted, make_report(adapted, findings), watch.seconds)
 
 
@@ -167,12 +178,13 @@ def adapt_unchecked(
     extra_inputs: Callable[..., object] | None = None,
 ) -> Adapted:
     """The patched kernel alone, verified as CuIR and not run: for tools that check it elsewhere, such as on a GPU."""
-    return _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, Stopwatch(), _silent)
+    return _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, None, Stopwatch(), _silent)
 
 
 def _adapt(
     reference: Callable[..., object] | Path | str, kernel: str, shape: Shape | None, dtype: str, function: str | None,
-    extra_inputs: Callable[..., object] | None, pipeline: Pipeline | None, watch: Stopwatch, progress: Progress,
+    extra_inputs: Callable[..., object] | None, pipeline: Pipeline | None, stages: ModelStages | None, watch: Stopwatch,
+    progress: Progress,
 ) -> Adapted:  # fmt: skip
     with watch.stage("read the kernel", progress):
         chosen = choose_kernel(kernel)
@@ -181,23 +193,43 @@ def _adapt(
         given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
         traced = read_reference(given, function, shape, extra_inputs)
     sizes = shape or next(iter(fitting_shapes(traced.attention.spec, [DEFAULT_SHAPE])), traced.traced.shape)
+    subject = ModelSubject(chosen, lifted, traced, dtype, sizes)
     with watch.stage("transfer", progress):
-        transferred = transfer(lifted.kernel, traced.attention.spec, pipeline)
+        if stages is None or pipeline is not None:
+            transferred = transfer(lifted.kernel, traced.attention.spec, pipeline)
+        else:
+            transferred = stages.transfer(subject)
     with watch.stage("lower", progress):
-        patched = lower_kernel(chosen, lifted, transferred.kernel, dtype, sizes.D)
-        text = chosen.with_text(patched_source(patched))
+        patched, target, lowered_by = _lower(subject, transferred.kernel, stages)
     return Adapted(
-        traced,
-        chosen,
-        lifted,
-        transferred.kernel,
-        transferred.pipeline,
-        patched,
-        text,
-        dtype,
-        sizes,
-        transferred.remarks,
+        reference=traced,
+        kernel=chosen,
+        lifted=lifted,
+        target=target,
+        pipeline=transferred.pipeline,
+        patched=patched,
+        text=chosen.with_text(patched_source(patched)),
+        dtype=dtype,
+        shape=sizes,
+        remarks=transferred.remarks,
+        proposer=transferred.proposer,
+        lowered_by=lowered_by,
     )
+
+
+def _lower(subject: ModelSubject, target: Kernel, stages: ModelStages | None) -> tuple[Patched, Kernel, str]:
+    """The patch, the CuIR that it says, and who wrote it."""
+    lowering = Lowering.RULES if stages is None else stages.use.lowering
+    try:
+        if lowering is not Lowering.MODEL:
+            patched = lower_kernel(subject.kernel, subject.lifted, target, subject.dtype, subject.shape.D)
+            return patched, target, RULES
+    except CuError:
+        if lowering is Lowering.RULES:
+            raise
+    assert stages is not None
+    lowered = stages.lower(subject, target)
+    return lowered.patched, lowered.kernel, stages.use.provider.name
 
 
 def make_report(adapted: Adapted, findings: Findings) -> Report:
@@ -217,4 +249,6 @@ def make_report(adapted: Adapted, findings: Findings) -> Report:
         compiled=findings.compiled,
         verdict=findings.verdict,
         not_checked=(*adapted.remarks, *findings.not_checked),
+        proposer=adapted.proposer,
+        lowered_by=adapted.lowered_by,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from cubridge.backend.emulate import EmulatorDevice
 from cubridge.backend.gpu import find_gpu
@@ -57,10 +57,35 @@ class Findings:
     not_checked: tuple[str, ...]
 
 
-def check_subject(subject: Subject, pool: ThreadPoolExecutor) -> Findings:
+class Tools(Protocol):
+    """How kernel texts are compiled and run. Errors of each: exit code 5 where what it needs is not installed."""
+
+    def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled: ...
+
+    def emulator(self, text: KernelText, dtype: str) -> Runner: ...
+
+    def gpu(self, text: KernelText) -> Runner: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """In this process, for texts that the rules wrote."""
+
+    def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled:
+        return compile_text(text, dtype, head_dim)
+
+    def emulator(self, text: KernelText, dtype: str) -> Runner:
+        return emulate(text, dtype)
+
+    def gpu(self, text: KernelText) -> Runner:
+        return launch(text)
+
+
+def check_subject(subject: Subject, pool: ThreadPoolExecutor, tools: Tools | None = None) -> Findings:
     """Run all checks. A missing tool (compiler, GPU) lowers the verdict and is listed, it fails nothing."""
-    compiling = pool.submit(compile_text, subject)
-    building = pool.submit(_emulator, subject)
+    tools = tools or Here()
+    compiling = pool.submit(tools.compile, subject.text, subject.dtype, subject.shape.D)
+    building = pool.submit(tools.emulator, subject.text, subject.dtype)
     checker = Checker(subject.attention, subject.dtype, approximations(subject.target))
     spec = subject.attention.spec
     cases = list(checker.run(ValueRunner(subject.target), value_cases(spec, subject.shape)))
@@ -70,7 +95,7 @@ def check_subject(subject: Subject, pool: ThreadPoolExecutor) -> Findings:
         cases += checker.run(emulator, emulator_cases(spec, EMULATED_HEAD_DIM))
     mutants = tuple(_reject_mutants(subject, checker, emulated=emulator is not None))
     compiled = _available(compiling, missing)
-    gpu = _available(pool.submit(_gpu, subject), missing)
+    gpu = _available(pool.submit(tools.gpu, subject.text), missing)
     if gpu is not None:
         cases += checker.run(gpu, gpu_cases(spec, subject.shape))
     if len(mutants) < FEWEST_MUTANTS:
@@ -96,21 +121,14 @@ def _available(future: Future[T], missing: list[str]) -> T | None:
         return None
 
 
-def compile_text(subject: Subject) -> Compiled:
+def compile_text(text: KernelText, dtype: str, head_dim: int) -> Compiled:
     """Compile for the kernel's architecture. Errors: CU80x; exit code 5 where the compiler is not installed."""
     from cubridge.backend.compile import compile_best
 
-    done = compile_best(
-        subject.text.source, subject.text.contract, DTYPES[subject.dtype], subject.shape.D,
-        include_dirs=subject.text.include_dirs,
-    )  # fmt: skip
+    done = compile_best(text.source, text.contract, DTYPES[dtype], head_dim, include_dirs=text.include_dirs)
     macros = " ".join(f"{name}={value}" for name, value in done.instantiation.macros)
     resources = done.resources
     return Compiled(done.target.name, macros, resources.registers, resources.spills, done.shared_bytes)
-
-
-def _emulator(subject: Subject) -> Runner:
-    return emulate(subject.text, subject.dtype)
 
 
 def emulate(text: KernelText, dtype: str) -> Runner:
@@ -120,9 +138,9 @@ def emulate(text: KernelText, dtype: str) -> Runner:
     return LaunchRunner(launcher, "emulator")
 
 
-def _gpu(subject: Subject) -> Runner:
+def launch(text: KernelText) -> Runner:
     """The text on the GPU that torch uses. Errors: CU820, exit code 5, where there is none."""
-    return LaunchRunner(Launcher(find_gpu(), subject.text), "gpu")
+    return LaunchRunner(Launcher(find_gpu(), text), "gpu")
 
 
 def _reject_mutants(subject: Subject, checker: Checker, emulated: bool) -> Iterator[MutantResult]:

@@ -10,14 +10,17 @@ from typing import Any
 
 from cubridge.backend.lower import Patched
 from cubridge.driver.adapt import Adapted, make_report
-from cubridge.driver.checks import check_subject
-from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.checks import Here, Tools, check_subject
+from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_kernel, lift_verified
 from cubridge.driver.reference import read_reference
-from cubridge.driver.report import Report
+from cubridge.driver.report import RULES, Report
+from cubridge.driver.sandbox import Sandbox
+from cubridge.driver.sandboxed import SandboxTools
 from cubridge.driver.threads import one_thread
 from cubridge.ir.canonical import canonical
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
@@ -56,25 +59,42 @@ def open_folder(folder: Path) -> Adapted:
     kernel = choose_kernel(recorded.kernel)
     lifted = lift_verified(kernel, recorded.dtype, recorded.shape.D)
     source = SourceFile.read(folder / "kernel.cu")
-    target = lift_kernel(kernel, recorded.dtype, recorded.shape.D, source).kernel
     written = parse(SourceFile.read(folder / "target.cuir"))
-    if canonical(written) != canonical(target):
-        message = f"{source.name} does not say what target.cuir says"
-        raise CuError(Diagnostic("CU843", message, help="one of them was changed; run cuirc adapt again"))
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    lowered_by = str(report.get("lowered_by", RULES))
+    target = _said(kernel, recorded, source, written, lowered_by)
     reference = read_reference(Path(recorded.reference), recorded.function, recorded.shape)
     pipeline = parse_toml(SourceFile.read(folder / "pipeline.toml"))
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     changed = report["changed"]
     patched = Patched(
         source.data, (folder / "kernel.patch").read_bytes(), tuple(changed["regions"]), changed["lines_added"],
         changed["lines_removed"],
     )  # fmt: skip
     text = kernel.with_text(source)
-    return Adapted(reference, kernel, lifted, target, pipeline, patched, text, recorded.dtype, recorded.shape, ())
+    return Adapted(
+        reference, kernel, lifted, target, pipeline, patched, text, recorded.dtype, recorded.shape, (),
+        str(report.get("proposer", RULES)), lowered_by,
+    )  # fmt: skip
+
+
+def _said(kernel: ChosenKernel, recorded: Recorded, source: SourceFile, written: Kernel, lowered_by: str) -> Kernel:
+    """The CuIR of the text, which must be the one beside it; of a text that a model wrote outside the vocabulary of lifting, the
+    CuIR that it was written for. Errors: CU843."""
+    try:
+        target = lift_kernel(kernel, recorded.dtype, recorded.shape.D, source).kernel
+    except CuError:
+        if lowered_by == RULES:
+            raise
+        return written
+    if canonical(written) != canonical(target):
+        message = f"{source.name} does not say what target.cuir says"
+        raise CuError(Diagnostic("CU843", message, help="one of them was changed; run cuirc adapt again"))
+    return target
 
 
 def recheck(folder: Path) -> Report:
-    """Check the files of a folder again. Errors: as `open_folder`."""
+    """Check the files of a folder again; a text that a model wrote in a child process. Errors: as `open_folder`."""
     adapted = open_folder(folder)
-    with ThreadPoolExecutor(2) as pool, one_thread():
-        return make_report(adapted, check_subject(adapted.subject, pool))
+    with ThreadPoolExecutor(2) as pool, one_thread(), Sandbox() as sandbox:
+        tools: Tools = Here() if adapted.lowered_by == RULES else SandboxTools(sandbox)
+        return make_report(adapted, check_subject(adapted.subject, pool, tools))

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from cubridge.backend.device import KernelText
+    from cubridge.driver.kernels import ChosenKernel
     from cubridge.driver.problem import Problem
+    from cubridge.driver.report import Compiled
     from cubridge.driver.transfer import Transferred
     from cubridge.ir.nodes import Kernel
+    from cubridge.ir.source import SourceFile
     from cubridge.ir.spec import AttentionSpec
     from cubridge.passes.pipeline import Pipeline
 
@@ -92,3 +96,82 @@ class FindBlame:
         )  # fmt: skip
         found = blame(self.kernel, self.spec, (self.problem.q, self.problem.k, self.problem.v), launch, self.row)
         return found.part, found.message
+
+
+# ---- CUDA text -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LiftText:
+    """A text that a model patched, by the rules of lifting; gives its CuIR if it verifies and has the source's structure.
+    Errors: CU4xx where the text is outside the vocabulary; CU2xx."""
+
+    kernel: ChosenKernel
+    source: SourceFile
+    original: Kernel
+    dtype: str
+    head_dim: int
+
+    def run(self) -> Kernel:
+        from cubridge.driver.lift import lift_kernel
+        from cubridge.driver.transfer import check_structure
+        from cubridge.driver.verify import verify_kernel
+
+        lifted = lift_kernel(self.kernel, self.dtype, self.head_dim, self.source).kernel
+        check_structure(self.original, lifted)
+        verify_kernel(lifted)
+        return lifted
+
+
+@dataclass(frozen=True, slots=True)
+class CompileText:
+    """For the kernel's architecture. Errors: CU80x."""
+
+    text: KernelText
+    dtype: str
+    head_dim: int
+
+    def run(self) -> Compiled:
+        from cubridge.driver.checks import compile_text
+
+        return compile_text(self.text, self.dtype, self.head_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareText:
+    """Build for the emulator. Errors: CU830 (exit code 5) without a C++ compiler, CU831."""
+
+    text: KernelText
+    dtype: str
+
+    def run(self) -> None:
+        from cubridge.driver.checks import emulate
+
+        emulate(self.text, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class EmulateText:
+    """On the emulator; gives (out, lse). Errors: CU83x."""
+
+    text: KernelText
+    dtype: str
+    problem: Problem
+
+    def run(self) -> tuple[Tensor, Tensor | None]:
+        from cubridge.driver.checks import emulate
+
+        return emulate(self.text, self.dtype).run(self.problem, lse=self.problem.lse is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchText:
+    """On the GPU; gives (out, lse). Errors: CU82x."""
+
+    text: KernelText
+    problem: Problem
+
+    def run(self) -> tuple[Tensor, Tensor | None]:
+        from cubridge.driver.checks import launch
+
+        return launch(self.text).run(self.problem, lse=self.problem.lse is not None)

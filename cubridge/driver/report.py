@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+RULES = "rules"
+"""The author of what no model wrote."""
+
 
 class Verdict(StrEnum):
     """How far the result was checked; each level includes those before it."""
@@ -79,7 +82,8 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it."""
+    """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it; `proposer` of
+    the target and `lowered_by`: "rules", or a model."""
 
     reference: str
     reference_file: str | None
@@ -95,6 +99,8 @@ class Report:
     compiled: tuple[Compiled, ...]
     verdict: Verdict
     not_checked: tuple[str, ...]
+    proposer: str = RULES
+    lowered_by: str = RULES
 
     @property
     def accepted(self) -> bool:
@@ -113,6 +119,7 @@ def to_markdown(report: Report) -> str:
         _bullets(_found_lines(report.found)),
         "## Changed",
         _changed_line(report.changed),
+        *_authors(report),
         f"```\n{report.pipeline}\n```",
         "## Checked",
         _table(
@@ -140,7 +147,7 @@ def summary(report: Report) -> str:
     by_stage = {c.stage: [d for d in report.cases if d.stage == c.stage] for c in report.cases}
     lines = [f"{report.reference} -> {report.kernel} ({report.arch}, {report.dtype}): {_verdict(report)}", "found"]
     lines += [f"  {line}" for line in _found_lines(report.found)]
-    lines += ["changed", f"  {_changed_line(report.changed)}", "checked"]
+    lines += ["changed", f"  {_changed_line(report.changed)}", *(f"  {line}" for line in _authors(report)), "checked"]
     lines += [f"  {stage}: {_stage_line(cases)}" for stage, cases in by_stage.items()]
     rejected = sum(1 for m in report.mutants if m.rejected_by)
     lines.append(f"  wrong kernels rejected: {rejected} of {len(report.mutants)}")
@@ -151,6 +158,12 @@ def summary(report: Report) -> str:
     if report.not_checked:
         lines += ["not checked here", *(f"  {line}" for line in report.not_checked)]
     return "\n".join(lines)
+
+
+def _authors(report: Report) -> list[str]:
+    """Who wrote what, where it was not the rules."""
+    wrote = (("The target was proposed", report.proposer), ("The text was written", report.lowered_by))
+    return [f"{what} by {author}." for what, author in wrote if author != RULES]
 
 
 def _verdict(report: Report) -> str:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from threading import Lock
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
@@ -49,6 +50,7 @@ class Sandbox:
 
     limits: Limits = field(default_factory=Limits)
     _child: subprocess.Popen[bytes] | None = None
+    _lock: Lock = field(default_factory=Lock)
 
     def __enter__(self) -> Sandbox:
         return self
@@ -60,6 +62,10 @@ class Sandbox:
 
     def run(self, job: Job[R]) -> R:
         """What the job gives. Errors: what it raises as CuError; CU721 beyond the limits; CU722 where the job fails otherwise."""
+        with self._lock:
+            return self._run(job)
+
+    def _run(self, job: Job[R]) -> R:
         child = self._started()
         end = time.monotonic() + self.limits.seconds
         try:
