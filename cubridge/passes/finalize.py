@@ -10,7 +10,8 @@ from cubridge.ir.walk import free_names, map_children, rewrite, substitute
 from cubridge.passes.base import refusal
 from cubridge.passes.exprs import MINUS_INF
 from cubridge.passes.host_params import HostParams, without_unused_hosts
-from cubridge.passes.normalizer import SHIFT, Normalizer, degree, division, exponentials, relative
+from cubridge.passes.limits import is_zero_when_masked
+from cubridge.passes.normalizer import EXP, SHIFT, Division, Normalizer, degree, division, exponentials, relative
 from cubridge.passes.options import RowTerm
 from cubridge.passes.poly import poly
 from cubridge.passes.prove import Facts, positive
@@ -123,17 +124,21 @@ class _Finalize:
 
     def _output(self, rows: Mapping[str, Expr]) -> None:
         found = division(self.normalizer.finalize, self.algebra)
-        if found is None:
-            acc = rebuilt((Term(self.weights.factor, (self._acc(),)),))
-            code = self._code(self.normalizer.finalize, {**rows, "acc": acc})
-            total = None
-            output = self.params.lower(code)
-        else:
-            total = self._total(found.denominator, rows)
-            output = self._scaled(found.factor, total, rows)
-        self.body.append(assign("lse", self._lse(rows, total)))
+        total = None if found is None else self._total(found.denominator, rows)
+        output = self._any(rows) if found is None else self._scaled(found, total, rows)
+        self.body.append(assign("lse", self._lse(rows)))
         if output != _OUTPUT:
             self.body.append(assign("o", output))
+
+    def _any(self, rows: Mapping[str, Expr]) -> Expr:
+        """A finalize that is no product with acc; 0 in a row that sees no key."""
+        acc = rebuilt((Term(self.weights.factor, (self._acc(),)),))
+        code = self._code(self.normalizer.finalize, {**rows, "acc": acc})
+        is_zero = is_zero_when_masked(
+            code, {"o": 0.0, **{local.id: 0.0 for local in rows.values() if isinstance(local, Name)}}
+        )
+        lowered = self.params.lower(code)
+        return lowered if is_zero else Call("where", (self._empty(), _ZERO, lowered))
 
     def _acc(self) -> Expr:
         return _OUTPUT if self.keep is None else Binary("*", _OUTPUT, self.keep)
@@ -147,34 +152,61 @@ class _Finalize:
         self.totals[code] = total
         return total
 
-    def _scaled(self, factor: Term, total: Expr | None, rows: Mapping[str, Expr]) -> Expr:
-        """o times what it is multiplied by; 0 where the denominator is 0, as in a row that sees no key."""
+    def _scaled(self, found: Division, total: Expr | None, rows: Mapping[str, Expr]) -> Expr:
+        """o times what it is multiplied by; 0 in a row that sees no key."""
         keep = () if self.keep is None else (self.keep,)
-        over = tuple(self._code(x, rows) for x in factor.over)
-        value = self.params.lower(rebuilt((Term(factor.scale * self.weights.factor, (*keep, *over)),)))
-        if total is None:
+        over = tuple(self._code(x, rows) for x in found.factor.over)
+        value = self.params.lower(rebuilt((Term(found.factor.scale * self.weights.factor, (*keep, *over)),)))
+        if total is not None:
+            value = Binary("/", value, total)
+        guard = self._guard(found, total)
+        if guard is not None:
+            value = Call("where", (guard, _ZERO, value))
+        if total is None and guard is None:
             return _OUTPUT if value == FloatLit(1.0) else Binary("*", _OUTPUT, value)
-        inverse: Expr = Binary("/", value, total)
-        if not any(t == total and _is_positive(c, self.facts) for c, t in self.totals.items()):
-            inverse = Call("where", (Binary("==", total, _ZERO), _ZERO, inverse))
-        return Binary("*", _OUTPUT, self._local("inv", inverse))
+        return Binary("*", _OUTPUT, self._local("inv", value))
 
-    def _lse(self, rows: Mapping[str, Expr], total: Expr | None) -> Expr:
+    def _guard(self, found: Division, total: Expr | None) -> Expr | None:
+        """The test for rows that see no key, where the factor of the output may have no value in these."""
+        names = {r.name for r in self.normalizer.rows}
+        if any(free_names(x) & names for x in found.factor.over):
+            return self._empty()
+        if total is None or any(t == total and _is_positive(c, self.facts) for c, t in self.totals.items()):
+            return None
+        if self._adds_weights(found.denominator):
+            return Binary("==", total, _ZERO)
+        return self._empty()
+
+    def _adds_weights(self, denominator: Expr | None) -> bool:
+        """Is a denominator 0 in empty rows alone: made of sums of exp(x - m) and other exponentials."""
+        match denominator:
+            case Name(name):
+                term = self.normalizer.row(name)
+                return term is not None and term.kind == "sum" and term.over is None and self._is_weight(term)
+            case Call("exp", _):
+                return True
+            case Binary("+", left, right) | Call("maximum", (left, right)):
+                return self._adds_weights(left) and self._adds_weights(right)
+            case _:
+                return False
+
+    def _is_weight(self, term: RowTerm) -> bool:
+        return self.normalizer.is_shifted and relative(term.body, self.algebra) == EXP
+
+    def _lse(self, rows: Mapping[str, Expr]) -> Expr:
         lse = self.normalizer.lse
         if lse is None:
             return Name("nan")
         terms = self.algebra.terms(self._code(lse, rows))
         value = rewrite(self.params.lower(_in_one_factor(terms)), self._known)
-        return Call("where", (self._is_empty(rows, total), MINUS_INF, value))
+        return Call("where", (self._empty(), MINUS_INF, value))
 
     def _known(self, node: Node) -> Node:
         return self.totals.get(node, node) if isinstance(node, Expr) else node
 
-    def _is_empty(self, rows: Mapping[str, Expr], total: Expr | None) -> Expr:
-        """Does the row see no key."""
-        if self.keep is not None or total is None:
-            return Binary("==", self.maximum if self.normalizer.is_shifted else row(self.softmax.maximum), MINUS_INF)
-        return Binary("==", total, _ZERO)
+    def _empty(self) -> Expr:
+        """Does the row see no key: no score has moved its maximum."""
+        return Binary("==", row(self.softmax.maximum) if self.keep is None else self.maximum, MINUS_INF)
 
 
 def _is_positive(total: Expr, facts: Facts) -> bool:

@@ -13,6 +13,7 @@ from cubridge.passes.finalize import with_finalize
 from cubridge.passes.names import resolve
 from cubridge.passes.normalizer import Normalizer, default_lse, is_softmax
 from cubridge.passes.options import RowTerm
+from cubridge.passes.shift import with_shift
 from cubridge.passes.softmax import softmax_of
 from cubridge.passes.weights import with_weights
 
@@ -67,5 +68,5 @@ class RewriteNormalize(Pass):
         finalize = number(self.finalize, ("acc", "m", "i", "e", *names))
         lse = None if self.lse is None else number(self.lse, ("m", "i", *names))
         weight = number(self.weight, per_key)
-        normalizer = Normalizer(weight, rows, finalize, lse)
+        normalizer = with_shift(Normalizer(weight, rows, finalize, lse), kernel)
         return normalizer if lse is not None else default_lse(normalizer, kernel)

@@ -25,6 +25,7 @@ from cubridge.passes.options import RowTerm
 from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.row_bounds import RowBounds
 from cubridge.passes.score import FoldScale, RewriteScore
+from cubridge.passes.simplify import Simplify
 
 
 def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
@@ -48,6 +49,7 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
         RowBounds(),
         PlaceCaptured(),
         Hoist(),
+        Simplify(),
         DropDeadCode(),
     ]
     return Pipeline(tuple(steps))

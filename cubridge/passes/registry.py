@@ -15,6 +15,7 @@ from cubridge.passes.normalize import RewriteNormalize
 from cubridge.passes.row_bounds import RowBounds
 from cubridge.passes.row_state import DropRowState
 from cubridge.passes.score import FoldScale, RewriteScore
+from cubridge.passes.simplify import Simplify
 
 PASSES: Final[dict[str, type[Pass]]] = {
     p.name: p
@@ -30,6 +31,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         InferKvRange,
         RowBounds,
         Hoist,
+        Simplify,
         DropDeadCode,
     )
 }

@@ -54,7 +54,7 @@ class Scale:
     def to_expr(self) -> Expr:
         over = [_power(b, p) for b, p in self.powers if p != -1]
         under = [b for b, p in self.powers if p == -1]
-        numerator, denominator = _literals(abs(self.coefficient))
+        numerator, denominator = _literals(abs(self.coefficient), alone=not self.powers)
         if numerator != 1 or not over:
             over.insert(0, FloatLit(numerator))
         if denominator != 1:
@@ -65,13 +65,14 @@ class Scale:
         return result if self.coefficient >= 0 else _minus(result)
 
 
-def _literals(value: Fraction) -> tuple[float, float]:
-    """Literals whose quotient is `value`: one where a decimal shows it, an inverse or a quotient of whole numbers."""
+def _literals(value: Fraction, alone: bool) -> tuple[float, float]:
+    """Literals whose quotient is `value`: one where a decimal shows it, an inverse or a quotient of whole numbers. Beside other
+    factors the inverse of a whole number is a division."""
     if value == 0:
         return 0.0, 1.0
     decimal = float(value)
     is_inverse = value.numerator == 1 and value.denominator < 2**53
-    if is_inverse and value.denominator.bit_count() > 1:
+    if is_inverse and not alone and value.denominator.bit_count() > 1:
         return 1.0, float(value.denominator)
     if Fraction(repr(decimal)) == value:
         return decimal, 1.0

@@ -182,6 +182,12 @@ CASES: Final[dict[str, Case]] = {
     "off by one": Case(normalised("exp(x - m)", {"l": "sum exp(x - m)"}, "acc / (l + exp(-m))", mask="j <= i")),
     "clamped": Case(normalised("maximum(x, 0)", {"l": "sum maximum(x, 0)"}, "acc / maximum(l, 0.01)", mask="j <= i")),
     "absolute sum": Case(normalised("x", {"a": "sum abs(x)"}, "acc / (a + 1)", mask="j <= i")),
+    "small denominator": Case(
+        normalised("exp(x)", {"l": "sum exp(x)"}, "acc / (l + 0.001)", "log(l + 0.001)", score="s", mask="j <= i")
+    ),
+    "bounded denominator": Case(
+        normalised("exp(x)", {"l": "sum exp(x)"}, "2 * acc / maximum(l, Lk)", score="s", mask="j <= i")
+    ),
     "all keys below": Case(
         normalised("exp(x - m)", {"l": "sum exp(x - m) over j < Lk"}, "acc / l", mask="j <= i")
     ),
