@@ -44,7 +44,7 @@ CAPTURED: Final[dict[str, str]] = {
 }
 """Values that a reference may read, each with the expression that `extra_inputs` makes it by."""
 
-NUMBERS: Final = ("1", "3", "16", "37", "64", "100", "Lq // 4", "Lk // 3", "Lq - 2")
+NUMBERS: Final = ("1", "3", "16", "37", "64", "100", "(Lq // 4)", "(Lk // 3)", "(Lq - 2)")
 
 HEADS: Final = (
     "k, v = k.repeat_interleave(Hq // Hk, dim=1), v.repeat_interleave(Hq // Hk, dim=1)",

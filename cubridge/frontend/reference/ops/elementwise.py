@@ -228,12 +228,19 @@ def _nan_to_num(a: Term, nan: Any = None, posinf: Any = None, neginf: Any = None
 def _without_nan(value: float, nan: Any, posinf: Any, neginf: Any) -> float:
     largest = 3.4028234663852886e38
     if math.isnan(value):
-        return 0.0 if nan is None else float(nan)
+        return _plain(nan, 0.0)
     if value == math.inf:
-        return largest if posinf is None else float(posinf)
+        return _plain(posinf, largest)
     if value == -math.inf:
-        return -largest if neginf is None else float(neginf)
+        return _plain(neginf, -largest)
     return value
+
+
+def _plain(option: Any, default: float) -> float:
+    """An option that is a number, or a constant of the graph."""
+    if option is None:
+        return default
+    return float(option.value if isinstance(option, Const) else option)
 
 
 # ---- bits and logic --------------------------------------------------------------------------------------------------
