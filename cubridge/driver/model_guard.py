@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from tree_sitter import Node
@@ -56,7 +57,9 @@ class Guard:
     pointers: frozenset[str]
 
     @staticmethod
+    @cache
     def of(kernel: ChosenKernel, instance: Instantiation) -> Guard:
+        """The guard of a kernel's regions."""
         program = _read(kernel, kernel.text.source, instance)
         contract = kernel.text.contract
         values = {row.name for row in load_lemmas().rows if row.kind in _MADE_OF_LEMMAS} - _COORDINATES

@@ -14,7 +14,7 @@ from cubridge.driver.model_prompts import quoted
 from cubridge.driver.region_editor import RegionEditor
 from cubridge.frontend.cuda.context import KV_RANGE
 from cubridge.frontend.cuda.text import folder_headers
-from cubridge.ir.diagnostics import CuError, render
+from cubridge.ir.diagnostics import CuError, Diagnostic, render
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import print_field_type, print_function
 from cubridge.llm.prompt import fill, numbered, template
@@ -75,7 +75,7 @@ class _Session:
         source = patched_source(patched)
         text = self.judge.guard(patched, source)
         kernel = self.judge.lift(source)
-        said = [self.judge.compile(text), self.judge.emulate(text), self.judge.launch(text)]
+        said = [self.judge.emulate(text), self.judge.compile(text), self.judge.launch(text)]
         said.insert(
             0,
             "lifting reads it: its CuIR is verified and right"
@@ -88,19 +88,24 @@ class _Session:
 
 @dataclass(slots=True)
 class _History:
-    steps: list[tuple[str, list[Answered]]] = field(default_factory=list[tuple[str, list[Answered]]])
+    """What each reply did."""
+
+    steps: list[list[Answered]] = field(default_factory=list[list[Answered]])
+
+    def last_faults(self) -> tuple[Diagnostic, ...]:
+        return tuple(fault for answer in self.steps[-1] for fault in answer.faults) if self.steps else ()
 
     def text(self) -> str:
         if not self.steps:
             return ""
-        shown = [_step(n, answers) for n, (_, answers) in enumerate(self.steps, 1)][-_STEPS_SHOWN:]
+        shown = [_step(n, answers) for n, answers in enumerate(self.steps, 1)][-_STEPS_SHOWN:]
         return fill("steps", {"steps": "\n\n".join(shown)})
 
 
 def _step(number: int, answers: Sequence[Answered]) -> str:
     parts = [f"Reply {number}:"]
     for answer in answers:
-        said = "was refused" if answer.refused else "gave"
+        said = "was refused" if answer.faults else "gave"
         parts += [fenced("text", quoted(answer.text)), f"{said}", fenced("text", quoted(answer.result))]
     return "\n\n".join(parts)
 
@@ -118,11 +123,14 @@ def lower_by_model(
     talk.budget = replace(talk.budget, rounds=talk.budget.rounds * REPLIES_A_ROUND)
     history = _History()
     while session.lowered is None:
-        reply = talk.ask(
-            Request(PURPOSE, lower_system(kernel), _prompt(kernel, lifted, target, session.editor, history))
-        )
-        history.steps.append((reply.text, _answers(reply.text, session, talk)))
-        talk.transcript.verdict(PURPOSE, session.lowered is not None, _refusals(history.steps[-1][1]))
+        prompt = _prompt(kernel, lifted, target, session.editor, history)
+        try:
+            reply = talk.ask(Request(PURPOSE, lower_system(kernel), prompt))
+        except CuError as error:
+            raise CuError(*error.diagnostics, *history.last_faults(), exit_code=error.exit_code) from error
+        answers = _answers(reply.text, session, talk)
+        history.steps.append(answers)
+        talk.transcript.verdict(PURPOSE, session.lowered is not None, render(history.last_faults()))
     return session.lowered
 
 
@@ -137,12 +145,8 @@ def _answers(reply: str, session: _Session, talk: Conversation) -> list[Answered
     except CuError as error:
         if error.exit_code >= 5:
             raise
-        answers.append(Answered("(the reply)", render(error.diagnostics), refused=True))
+        answers.append(Answered("(the reply)", render(error.diagnostics), error.diagnostics))
     return answers
-
-
-def _refusals(answers: Sequence[Answered]) -> str:
-    return "\n".join(a.result for a in answers if a.refused)
 
 
 # ---- prompts ---------------------------------------------------------------------------------------------------------

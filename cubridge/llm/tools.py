@@ -37,11 +37,11 @@ Tool = Callable[[Call], str]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call as it was written, and what came of it."""
+    """A call as it was written, and what came of it: `faults` where it was refused."""
 
     text: str
     result: str
-    refused: bool
+    faults: tuple[Diagnostic, ...] = ()
 
 
 def read_calls(reply: str) -> tuple[Call, ...]:
@@ -73,16 +73,16 @@ def run_calls(reply: str, tools: Mapping[str, Tool], transcript: Transcript) -> 
     """Run the calls of a reply one after the other, up to the first that is refused. A tool that is not in the table is one.
     Errors: as `read_calls`; what says that time is over or a tool of this machine is missing (exit codes from 5)."""
     for call in read_calls(reply):
-        refused = False
+        faults: tuple[Diagnostic, ...] = ()
         try:
             result = _tool(call, tools)(call)
         except CuError as error:
             if error.exit_code >= 5:
                 raise
-            refused, result = True, render(error.diagnostics)
+            faults, result = error.diagnostics, render(error.diagnostics)
         transcript.tool(call.tool, call.file.text, result)
-        yield Answered(call.file.text, result, refused)
-        if refused:
+        yield Answered(call.file.text, result, faults)
+        if faults:
             return
 
 

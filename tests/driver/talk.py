@@ -15,6 +15,7 @@ from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.sandbox import Limits, Sandbox
 from cubridge.driver.transfer import Transferred, transfer
 from cubridge.frontend.cuda.lift import Lifted
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import Shape
 from cubridge.llm.budget import Budget, Conversation
@@ -37,6 +38,8 @@ class Scripted:
     asked: list[Request] = field(default_factory=list[Request])
 
     def complete(self, request: Request) -> Reply:
+        if len(self.asked) == len(self.replies):
+            raise CuError(Diagnostic("CU705", "no reply is left"))
         self.asked.append(request)
         return Reply(self.replies[len(self.asked) - 1], self.name, Usage(100, 10), self.finished)
 
