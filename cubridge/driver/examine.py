@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from cubridge.driver.attention import Attention
 from cubridge.driver.check import Checker, approximations
 from cubridge.driver.checks import EMULATED_HEAD_DIM, emulate
-from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.kernels import DTYPES, choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.plan import emulator_cases, value_cases
 from cubridge.driver.runners import ValueRunner
 from cubridge.driver.verify import find_faults
 from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.nodes import Tile
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import AttentionSpec, RowReduction, Shape
 from cubridge.ir.spec_values import spec_values
+from cubridge.ir.tile_shape import head_dim
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +61,7 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
         return faults
     known = attention or full_attention()
     checker = Checker(known, _dtype(kernel), approximations(kernel))
-    cases = value_cases(known.spec, replace(TINY, D=int(kernel.constant("HEAD_DIM"))))[:3]
+    cases = value_cases(known.spec, replace(TINY, D=head_dim(kernel)))[:3]
     results = checker.run(ValueRunner(kernel), cases)
     return _differences(results, known, kernel)
 
@@ -81,7 +83,7 @@ def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | No
 def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None) -> tuple[CaseResult, ...]:
     """A kernel in CuIR on the value engine, against a reference."""
     spec = reference.attention.spec
-    sizes = replace(shape or reference.traced.shape, D=int(kernel.constant("HEAD_DIM")))
+    sizes = replace(shape or reference.traced.shape, D=head_dim(kernel))
     checker = Checker(reference.attention, _dtype(kernel), approximations(kernel))
     return checker.run(ValueRunner(kernel), value_cases(spec, sizes)[:1] if shape else value_cases(spec, sizes))
 
@@ -99,6 +101,6 @@ def _differences(results: tuple[CaseResult, ...], known: Attention, kernel: Kern
 
 
 def _dtype(kernel: Kernel) -> str:
-    """Of the keys, as the command line names it."""
-    dtype = next(f.type.dtype for f in kernel.shared if f.name == "k")  # pyright: ignore[reportAttributeAccessIssue]
-    return {"bf16": "bf16", "f16": "fp16"}[dtype]
+    """Of the tiles in shared memory, as the command line names it."""
+    tiles = (f.type.dtype for f in kernel.shared if isinstance(f.type, Tile))
+    return next(name for name, dtype in DTYPES.items() if dtype in tiles)

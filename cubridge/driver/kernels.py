@@ -38,9 +38,9 @@ class ChosenKernel:
 
 def choose_kernel(kernel: str) -> ChosenKernel:
     """`sm80`, `sm90a`, or the path of a .cu whose contract lies beside it as .toml; a text without one is read under the
-    contract of the packaged kernel whose headers it includes.
+    contract of the packaged kernel whose headers it includes. Headers that are not below its header root are the packaged ones.
 
-    Errors: OSError for a file that cannot be read; CU430s for a faulty contract; CU840 for a name that is no kernel."""
+    Errors: OSError for a file that cannot be read; CU451 to CU455 for a faulty contract; CU840 for a name that is no kernel."""
     if kernel in PACKAGED:
         path = FOLDER / kernel / "attention_forward.cu"
         return _read(kernel, SourceFile(f"{kernel}/{path.name}", path.read_bytes()), path.with_suffix(".toml"))
@@ -50,7 +50,7 @@ def choose_kernel(kernel: str) -> ChosenKernel:
         raise CuError(Diagnostic("CU840", message, help=f"{' or '.join(PACKAGED)}, or the path of a .cu file"))
     source = SourceFile.read(path)
     contract = path.with_suffix(".toml")
-    return _read(path.name, source, contract if contract.exists() else _packaged_contract(source))
+    return _read(kernel, source, contract if contract.exists() else _packaged_contract(source))
 
 
 def _packaged_contract(source: SourceFile) -> Path:
@@ -64,5 +64,5 @@ def _packaged_contract(source: SourceFile) -> Path:
 
 def _read(name: str, source: SourceFile, contract_path: Path) -> ChosenKernel:
     contract = read_contract(contract_path, source)
-    include = (contract_path.parent / contract.include).resolve()
-    return ChosenKernel(name, KernelText(source, contract, (include,)), contract_path)
+    folders = dict.fromkeys(((contract_path.parent / contract.include).resolve(), FOLDER.resolve()))
+    return ChosenKernel(name, KernelText(source, contract, tuple(folders)), contract_path)

@@ -18,9 +18,8 @@ def lift_kernel(kernel: ChosenKernel, dtype: str, head_dim: int, source: SourceF
     Errors: CU42x, every statement outside the vocabulary; CU809."""
     text = kernel.text if source is None else kernel.with_text(source)
     instance = kernel.instantiation(dtype, head_dim)
-    return lift(
-        text.source, text.contract, instance, _headers(text.include_dirs[0]), own_lemmas(Path(kernel.text.source.name))
-    )
+    headers = _headers(text.include_dirs)
+    return lift(text.source, text.contract, instance, headers, own_lemmas(Path(kernel.text.source.name)))
 
 
 def own_lemmas(kernel: Path) -> Lemmas:
@@ -37,5 +36,5 @@ def lift_verified(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted:
 
 
 @cache
-def _headers(folder: Path) -> Headers:
-    return folder_headers(folder)
+def _headers(folders: tuple[Path, ...]) -> Headers:
+    return folder_headers(*folders)

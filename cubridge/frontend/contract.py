@@ -133,12 +133,13 @@ def _patchable(table: _Table) -> tuple[str, ...]:
 
 
 def _equal_work(kernel: SourceFile) -> bool:
-    """Region kv_range uses its tile nowhere but in its argument lists."""
+    """Region kv_range uses its work tile nowhere but in its argument list."""
     region = re.search(rb"//\s*@region\s+kv_range\b(.*?)//\s*@endregion", kernel.data, re.DOTALL)
     if region is None:
         return False
     code = re.sub(rb"//[^\n]*", b"", region[1])
-    return not re.search(rb"\btile\b", re.sub(rb"const\s+WorkTile\s*&\s*tile\b", b"", code))
+    tile = re.search(rb"\bkey_sequence\s*\(\s*const\s+\w+\s*&\s*(\w+)", code)
+    return tile is not None and len(re.findall(rb"\b" + tile[1] + rb"\b", code)) == 1
 
 
 # ---- TOML with places ------------------------------------------------------------------------------------------------

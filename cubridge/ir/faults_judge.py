@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.events import event_graph, graph_key
 from cubridge.ir.faults import Fault
-from cubridge.ir.nodes import Global, Kernel, TensorMap, Tile
+from cubridge.ir.nodes import Global, Kernel, TensorMap
 from cubridge.ir.order import run_order
 from cubridge.ir.order_run import Trace
 from cubridge.ir.spec import Shape
+from cubridge.ir.tile_shape import head_dim, key_tile, query_tile, size_of
 from cubridge.ir.types import DType
 from cubridge.ir.values import run_values
 from cubridge.ir.values_launch import Launch
@@ -158,10 +158,9 @@ def trial_launches(kernel: Kernel) -> tuple[tuple[Shape, bool, Slope], ...]:
 
 def tile_sizes(kernel: Kernel) -> tuple[int, int, int]:
     """Rows of a query tile, rows of a key tile, head dim."""
-    constants = {c.name: c.value for c in kernel.constants}
-    tiles = [f.type for f in kernel.shared if isinstance(f.type, Tile) and f.name != "q"]
-    keys = max(int(evaluate_number(t.rows, constants)) for t in tiles)  # pyright: ignore[reportArgumentType]
-    return int(constants.get("BLOCK_Q", 128)), keys, int(constants.get("HEAD_DIM", 64))
+    queries, keys = query_tile(kernel), key_tile(kernel)
+    assert queries is not None and keys is not None
+    return size_of(kernel, queries), size_of(kernel, keys), head_dim(kernel)
 
 
 def sloped_inputs(shape: Shape, keys: int, dtype: torch.dtype, slope: Slope) -> tuple[Tensor, Tensor, Tensor]:

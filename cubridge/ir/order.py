@@ -14,6 +14,7 @@ from cubridge.ir.interp_machine import handlers
 from cubridge.ir.nodes import Counters, Kernel
 from cubridge.ir.order_run import OrderRun, Trace
 from cubridge.ir.order_work import Scenario
+from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.workers import takes_several
 
 
@@ -62,5 +63,5 @@ def scenarios(kernel: Kernel) -> tuple[Scenario, ...]:
 def sizes(kernel: Kernel, scenario: Scenario) -> dict[str, Value]:
     """Constants of the kernel, and sizes of a launch with as many work tiles as the scenario has: one for each batch entry."""
     constants = {c.name: c.value for c in kernel.constants}
-    launch = {"B": scenario.total, "Hq": 1, "Hk": 1, "Lq": 1, "Lk": 1, "D": constants.get("HEAD_DIM", 64)}
+    launch = {"B": scenario.total, "Hq": 1, "Hk": 1, "Lq": 1, "Lk": 1, "D": head_dim(kernel) or 64}
     return {"SM_COUNT": Scenario.BLOCKS, "GROUP_HEADS": 1} | launch | constants

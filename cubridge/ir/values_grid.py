@@ -10,6 +10,7 @@ from cubridge.ir.interp import Value, fault
 from cubridge.ir.interp_sync import Policy
 from cubridge.ir.nodes import Attr, Binary, Break, If, Kernel, Name
 from cubridge.ir.spec import Shape
+from cubridge.ir.tile_shape import query_tile, size_of
 from cubridge.ir.values_launch import Blocks, all_blocks
 from cubridge.ir.values_machine import Code, ValueMachine
 from cubridge.ir.vocabulary import SCHEDULE
@@ -33,10 +34,12 @@ def choose_grid(
 ) -> tuple[int, int, int]:
     """A grid for a kernel whose caller does not say: of blocks that take several work tiles, two to four each, in few groups."""
     if not takes_several(code.kernel):
-        rows = names.get("BLOCK_Q")
-        if not isinstance(rows, int):
-            raise fault("CU315", "the grid is not given, and there is no constant BLOCK_Q to find it by", code.kernel)
-        tiles = -(-shape.Lq // rows)
+        rows = query_tile(code.kernel)
+        if rows is None:
+            raise fault(
+                "CU315", "the grid is not given, and the schedule shows no query tile to find it by", code.kernel
+            )
+        tiles = -(-shape.Lq // size_of(code.kernel, rows))
         return (tiles * shape.Hq * shape.B, 1, 1) if code.kernel.schedule.params else (tiles, shape.Hq, shape.B)
     count = _work_count(code.kernel, params)
     if count < 2:

@@ -50,7 +50,10 @@ def test_reading_the_tile_in_kv_range_makes_work_unequal(tmp_path: Path) -> None
         ("const int lo = 0;  // not the tile", True),
         ("const int lo = tile.q_start / BLOCK_KV;", False),
     ):
-        assert read(tmp_path, source=SourceFile.from_text("kernel.cu", text.replace(old, new))).equal_work is equal
+        edited = text.replace(old, new)
+        renamed = edited.replace("WorkTile", "Place").replace("& tile", "& at").replace("tile.q_start", "at.q_start")
+        for form in (edited, renamed):
+            assert read(tmp_path, source=SourceFile.from_text("kernel.cu", form)).equal_work is equal
 
 
 def test_forms_in_the_order_of_the_contract(tmp_path: Path) -> None:

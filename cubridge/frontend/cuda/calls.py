@@ -11,6 +11,7 @@ from typing import Final
 from cubridge.frontend.cuda.affine import KV_START, Q_START, cancel_anchors
 from cubridge.frontend.cuda.context import KV_RANGE, Context, changed
 from cubridge.frontend.cuda.expressions import Expressions
+from cubridge.frontend.cuda.inlining import OWN_ROW
 from cubridge.frontend.cuda.lemmas import OPERATIONS, Lemma, meaning
 from cubridge.frontend.cuda.numbers import common_type, convert, float_literal
 from cubridge.frontend.cuda.places import DISSOLVE
@@ -233,7 +234,8 @@ class Calls(Expressions):
             case name, args if name in BUILTIN_FUNCTIONS:
                 return self._elementwise(BUILTIN_FUNCTIONS[name], [self.scalar(a) for a in args], place)
             case name, _:
-                raise refusal(f"`{name}` is not in the vocabulary", place)
+                help = f"declare it in the text or a header; what lifting cannot read there {OWN_ROW}"
+                raise refusal(f"`{name}` is not in the vocabulary", place, help=help)
 
     def _any_sync(self, condition: CExpr, place: Span) -> Scalar:
         value = self.condition(condition)

@@ -17,6 +17,7 @@ from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Tile
 from cubridge.ir.source import Span
+from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.walk import walk
 
 _HALVES_OF_A_PANEL: Final = 64
@@ -67,17 +68,13 @@ def assertion_faults(context: Context) -> Iterator[Diagnostic]:
 
 def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
     """CU428 where the launch contract says another block size, or another box of a TMA copy, than the text."""
-    values = {"D": kernel.constant("HEAD_DIM") if _has(kernel, "HEAD_DIM") else 0, **dict(instance.macros)}
+    values: dict[str, int | float] = {"D": head_dim(kernel), **dict(instance.macros)}
     constants = {**values, **{c.name: c.value for c in kernel.constants}}
     if _number(contract.block, values) != _number(kernel.threads, constants):
         yield Diagnostic(MISFIT, "the launch contract has another block size than the launch bounds", kernel.span)
     for node in walk(kernel):
         if isinstance(node, CopyAsync):
             yield from _box_faults(node, kernel, contract, constants)
-
-
-def _has(kernel: Kernel, name: str) -> bool:
-    return any(c.name == name for c in kernel.constants)
 
 
 def _number(expr: Expr, values: dict[str, int | float]) -> object:

@@ -146,7 +146,8 @@ def read_context(
     lanes = {m.lanes for m in known if m.kind == "columns"}
     for kind, maps in (("rows", rows), ("columns", lanes)):
         if len(maps) != 1:
-            missing(f"the text has {'two lane maps' if maps else 'no proved lane map'} of {kind}")
+            help = f"a lane map of your own is a row of kind `{kind}` in FILE.lemmas.toml, see docs/kernels.md"
+            missing(f"the text has {'two lane maps' if maps else 'no proved lane map'} of {kind}", help=help)
     if faults or kernel is None or schedule is None:
         raise CuError(*faults)
     return Context(

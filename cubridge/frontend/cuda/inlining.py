@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from cubridge.frontend.cuda.values import Address, Thing, Value, View
 from cubridge.ir.diagnostics import Diagnostic, Note
@@ -28,6 +29,7 @@ from cubridge.ir.source import Span
 from cubridge.ir.walk import children, walk
 
 _MAX_NOTES = 3
+OWN_ROW: Final = "takes a row in FILE.lemmas.toml, see docs/kernels.md"
 
 
 def written(statements: Iterable[Stmt]) -> frozenset[Expr]:
@@ -114,5 +116,6 @@ def collapsed(name: str, place: Span, faults: Sequence[Diagnostic]) -> Diagnosti
     notes = tuple(Note(f.message, f.span) for f in faults[:_MAX_NOTES] if f.span != place)
     reason = faults[0].message
     return Diagnostic(
-        faults[0].code, f"`{name}` has no CuIR meaning: {reason}", place, notes or faults[0].notes, faults[0].help
-    )
+        faults[0].code, f"`{name}` has no CuIR meaning: {reason}", place, notes or faults[0].notes,
+        faults[0].help or f"a helper that lifting cannot read {OWN_ROW}",
+    )  # fmt: skip

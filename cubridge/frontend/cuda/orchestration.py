@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -203,7 +203,7 @@ class KernelLifter(Bodies):
         self.emit(Loop(tuple(made), span=self.place(span)))
 
     @contextmanager
-    def _signs_kept(self, span: Span) -> Iterator[list[Stmt]]:
+    def _signs_kept(self, span: Span) -> Generator[list[Stmt], None, None]:
         """Around the statements of a loop, which go into the list. Of outer locals only the signs are known inside, and the loop
         must keep those that a division in it rests on."""
         facts = self.facts

@@ -20,7 +20,8 @@ from cubridge.frontend.cuda.text import folder_headers, read_unit
 from cubridge.ir.contract import instantiations
 from cubridge.ir.source import SourceFile
 
-SHIPPED = tuple(sorted((Path(__file__).parents[2] / "kernels").glob("*/attention_forward.toml")))
+PACKAGED = Path(__file__).parents[2] / "kernels"
+SHIPPED = tuple(sorted(PACKAGED.glob("*/attention_forward.toml")))
 
 
 def programs(contracts: Sequence[Path]) -> Iterator[tuple[str, Program]]:
@@ -30,7 +31,7 @@ def programs(contracts: Sequence[Path]) -> Iterator[tuple[str, Program]]:
         source = SourceFile.read(path.parent / contract.source)
         for dtype, _ in contract.dtypes:
             instance = instantiations(contract, dtype, contract.head_dims[0])[0]
-            headers = folder_headers(path.parent / contract.include)
+            headers = folder_headers(path.parent / contract.include, PACKAGED)
             yield contract.arch, read_program(read_unit(source, dict(instance.macros), headers))
 
 

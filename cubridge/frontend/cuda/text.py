@@ -83,13 +83,15 @@ class TranslationUnit:
         return self.texts[-1]
 
 
-def folder_headers(folder: Path) -> Headers:
-    """Headers below a folder; a name that leads out of it is not found."""
+def folder_headers(*folders: Path) -> Headers:
+    """Headers below folders, the first that has one; a name that leads out of a folder is not found there."""
 
     def find(name: str) -> SourceFile | None:
-        path = (folder / name).resolve()
-        inside = path.is_relative_to(folder.resolve()) and path.is_file()
-        return SourceFile(name, path.read_bytes()) if inside else None
+        for folder in folders:
+            path = (folder / name).resolve()
+            if path.is_relative_to(folder.resolve()) and path.is_file():
+                return SourceFile(name, path.read_bytes())
+        return None
 
     return find
 

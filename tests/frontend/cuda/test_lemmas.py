@@ -27,6 +27,11 @@ digests = []
 """
 
 
+def _row(kind: str, *columns: str) -> str:
+    lines = ("[[lemma]]", 'name = "x"', f'kind = "{kind}"', 'claims = "x"', "digests = []", *columns)
+    return "\n".join(lines)
+
+
 def test_digests_are_those_of_the_shipped_headers() -> None:
     stale = [row.name for row, digests in current_digests() if row.digests != set(digests)]
     assert stale == [], "register them again: python -m cubridge.frontend.cuda.register"
@@ -93,6 +98,15 @@ def test_a_kernel_brings_rows_of_its_own(tmp_path: Path) -> None:
         ("[[lemma", "Expected"),
         ('[[lemma]]\nname = "x"\n', "digests"),
         ('[[lemma]]\nname = "x"\ndigests = []\nodd = 1\n', "odd"),
+        (_row("operator"), "no kind `operator`; there are value, operation"),
+        (_row("value", 'means = "a +"'), "`a +` in `means` is no expression of CuIR"),
+        (_row("value"), "`` in `means`"),
+        (_row("type", 'means = "tiles"'), "no means `tiles`; there are tile, registers"),
+        (_row("columns"), "`lanes`"),
+        (_row("rows", 'team = "warp"', 'tile_rows = "8"', 'row_origin = "0"'), "no team `warp`"),
+        (_row("operation", 'op = "copy"'), "no op `copy`"),
+        (_row("operation", 'op = "zero"', 'fields = { to = "t" }'), "no fields `to`; there are dst"),
+        (_row("operation", 'op = "cast"', 'fields = { dst = "t" }'), "`fields` of `cast` lacks src"),
     ],
 )
 def test_a_table_of_another_shape_is_refused(tmp_path: Path, text: str, says: str) -> None:
@@ -102,6 +116,14 @@ def test_a_table_of_another_shape_is_refused(tmp_path: Path, text: str, says: st
         load_lemmas(path)
     assert caught.value.diagnostics[0].code == "CU424"
     assert says in caught.value.diagnostics[0].message
+
+
+def test_a_fault_of_a_row_is_at_its_heading(tmp_path: Path) -> None:
+    path = tmp_path / "table.toml"
+    path.write_text(OWN_ROW + _row("operator"))
+    with pytest.raises(CuError) as caught:
+        load_lemmas(path)
+    assert caught.value.diagnostics[0].span.location[0] == 1 + OWN_ROW.count("\n")
 
 
 def test_registering_leaves_the_rest_of_the_table(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ NATURAL = (
 )  # fmt: skip
 UNKNOWN = (
     "Lk - Lq", "i - j", "-1", "BIAS", "x", "p.shift", "minimum(Lk - Lq, 3)", "tile.slope", "i - 1", "p.q_blocks - 1",
-    "where(i < j, i - j, 1)", "work - first", "i // (Lk - Lq)", "i - i // 4 * 5", "0 - i", "rest - 1", "p.unknown * i", "i - BLOCK_Q", "BLOCK_Q - 129",
+    "where(i < j, i - j, 1)", "work - first", "i // (Lk - Lq)", "i - i // 4 * 5", "0 - i", "rest - 1", "p.unknown * i",
+    "i - BLOCK_Q", "BLOCK_Q - 129",
 )  # fmt: skip
 
 

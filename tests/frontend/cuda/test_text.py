@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cubridge.frontend.cuda.conditions import holds
 from cubridge.frontend.cuda.structure import read_source_map
-from cubridge.frontend.cuda.text import read_unit
+from cubridge.frontend.cuda.text import folder_headers, read_unit
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
 from tests.frontend.cuda.kernels import kernel_text, lift_text, shipped
@@ -101,3 +103,13 @@ def test_markers_with_blanks_and_at_the_ends() -> None:
     text = "\n".join(f"\t//@region {n} \nx{n}\n  //  @endregion {n}" for n in names)
     regions = read_source_map(SourceFile.from_text("x.cu", text)).regions
     assert [r.span.text for r in regions] == [f"x{n}\n" for n in names]
+
+
+def test_headers_of_the_first_folder_that_has_one(tmp_path: Path) -> None:
+    for folder, names in (("own", "a"), ("packaged", "ab")):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / f"{name}.cuh").write_text(folder)
+    find = folder_headers(tmp_path / "own", tmp_path / "packaged")
+    assert [file and file.text for file in map(find, ("a.cuh", "b.cuh", "c.cuh"))] == ["own", "packaged", None]
+    assert find("../own/b.cuh") is None

@@ -1,0 +1,45 @@
+"""The sizes of a kernel's tiles, read from how it uses them and not from the names that it gives them."""
+
+from __future__ import annotations
+
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import Assign, Attr, Binary, Expr, IntLit, Kernel, Name, RegionCall, RegisterTile
+from cubridge.ir.walk import walk
+
+
+def query_tile(kernel: Kernel) -> Expr | None:
+    """Rows of a query tile: the constant that the schedule multiplies into `tile.q_start`; None if it does not."""
+    constants = {c.name for c in kernel.constants}
+    for statement in kernel.schedule.body:
+        match statement:
+            case Assign(Attr(Name("tile"), "q_start"), Binary("*", left, right)):
+                for size in (right, left):
+                    if isinstance(size, IntLit) or (isinstance(size, Name) and size.id in constants):
+                        return size
+            case _:
+                pass
+    return None
+
+
+def key_tile(kernel: Kernel) -> Expr | None:
+    """Keys of a key tile: the columns of the tile that `score` gets; None where no such tile is declared."""
+    return _columns(kernel, "score")
+
+
+def head_dim(kernel: Kernel) -> int:
+    """The head dim of this instantiation: the columns of the tile that `row_finalize` gets.
+    Errors: CU301 if they are not a number; 0 where no such tile is declared."""
+    columns = _columns(kernel, "row_finalize")
+    return 0 if columns is None else size_of(kernel, columns)
+
+
+def size_of(kernel: Kernel, size: Expr) -> int:
+    """A size in numbers. Errors: CU301."""
+    return int(evaluate_number(size, {c.name: c.value for c in kernel.constants}))
+
+
+def _columns(kernel: Kernel, region: str) -> Expr | None:
+    """The columns of the register tile that calls of a region are given first."""
+    nodes = [node for statement in kernel.body for node in walk(statement)]
+    tiles = {n.args[0] for n in nodes if isinstance(n, RegionCall) and n.region == region}
+    return next((n.cols for n in nodes if isinstance(n, RegisterTile) and Name(n.name) in tiles), None)
