@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 
 
-def attempts(shape: Shape | None) -> Iterator[Shape]:
-    """Distinct sizes; equal heads; equal lengths; both; last the given shape itself."""
+def attempts(shape: Shape | None, held: Iterable[int] = ()) -> Iterator[Shape]:
+    """Distinct sizes; equal heads; equal lengths; both; then the given shape itself, and head counts that the reference
+    may insist on because it holds tensors of these extents."""
     base = distinct(shape or DEFAULT_SHAPE)
     tried: list[Shape] = []
     for equal_heads, equal_lengths in ((False, False), (True, False), (False, True), (True, True)):
@@ -19,6 +20,9 @@ def attempts(shape: Shape | None) -> Iterator[Shape]:
         tried.append(candidate)
     if shape is not None:
         tried.append(shape)
+    for heads in sorted(set(held)):
+        group = next((n for n in (2, 3, 5, 7) if heads % n == 0 and heads > n), 1)
+        tried += [replace(base, Hq=heads, Hk=heads // group), replace(base, Hq=heads, Hk=heads)]
     yield from dict.fromkeys(tried)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.evaluate import evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
@@ -16,10 +17,8 @@ from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import empty_row_remark
 from cubridge.frontend.reference.visibility import rows_without_lse
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.nodes import IntLit
 from cubridge.ir.spec import AttentionSpec, Remark, Shape
 from cubridge.ir.spec_values import spec_values
-from cubridge.ir.walk import walk as descendants
 
 if TYPE_CHECKING:
     from cubridge.frontend.reference.trace import Traced
@@ -62,7 +61,7 @@ def _remarks(traced: Traced, compared: int, reason: Exception | None, at_empty: 
 
 def _candidates(traced: Traced) -> Iterator[Shape]:
     """Small shapes that meet the preconditions, long enough for the numbers in the mask to matter."""
-    longest = min(MAX_LENGTH, 37 + 2 * max(_numbers(traced.spec), default=0))
+    longest = min(MAX_LENGTH, 37 + 2 * max(_numbers(traced), default=0))
     fixed = {name: traced.shape.sizes()[name] for name in ("B", "Hq", "Hk", "Lq", "Lk", "D")}
     lengths = ((23, max(53, longest)), (max(70, longest), 21), (61, 61), (longest, longest), (fixed["Lq"], fixed["Lk"]))
     for at, (lq, lk) in enumerate(lengths):
@@ -78,10 +77,12 @@ def _candidates(traced: Traced) -> Iterator[Shape]:
             yield fit
 
 
-def _numbers(spec: AttentionSpec) -> list[int]:
-    return [
-        x.value for e in (spec.mask, spec.score) for x in descendants(e) if isinstance(x, IntLit) and x.value < 4096
-    ]
+def _numbers(traced: Traced) -> Iterator[int]:
+    """Whole numbers in the reference's operations: widths of windows, extents of tables, lengths of prefixes."""
+    for call in traced.assembled.lifter.recording.calls:
+        for operand in pytree.tree_leaves((call.args, call.kwargs)):
+            if isinstance(operand, int) and 1 < abs(operand) < 4096:
+                yield abs(operand)
 
 
 def _meets(traced: Traced, shape: Shape) -> bool:

@@ -30,7 +30,7 @@ def literal(value: bool | int | float | Fraction, span: Span) -> Expr:
         return Name("nan", span=span)
     if math.isinf(value):
         return Name("inf", span=span) if value > 0 else Unary("-", Name("inf", span=span), span=span)
-    if value == int(value) and abs(value) < 1e9:
+    if value.is_integer() and abs(value) < 1e9:
         return IntLit(int(value), span=span)
     return FloatLit(float(f"{value:.15g}"), span=span)
 

@@ -23,6 +23,14 @@ def held_names(reference: Reference) -> dict[int, str]:
     return found
 
 
+def held_extents(reference: Reference) -> frozenset[int]:
+    """Extents of the tensors that may be counts of heads."""
+    return frozenset(n for _, tensor in _held(reference.function) for n in tensor.shape if 1 < n <= MAX_HEADS)
+
+
+MAX_HEADS = 256
+
+
 def _held(function: object) -> Iterator[tuple[str, Tensor]]:
     if isinstance(function, torch.nn.Module):
         yield from function.named_buffers()

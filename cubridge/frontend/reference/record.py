@@ -42,7 +42,7 @@ from cubridge.ir.spec import Shape
 
 logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 
-MAX_CALLS: Final = 20_000
+MAX_CALLS: Final = 6_000
 
 
 @dataclass(frozen=True, slots=True)

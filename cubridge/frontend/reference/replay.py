@@ -16,8 +16,14 @@ from cubridge.frontend.reference.evaluate import evaluate_number
 from cubridge.frontend.reference.record import Call, Recording
 from cubridge.frontend.reference.sizes import SizeReader
 
-_CREATES: Final = frozenset(("full", "scalar_tensor", "new_full", "full_like", "fill", "linspace"))
-"""Calls whose result is a number rounded to the traced dtype: constants stay as the reference rounds them."""
+_FILLS: Final = {
+    "full": "fill_value",
+    "new_full": "fill_value",
+    "full_like": "fill_value",
+    "fill": "value",
+    "scalar_tensor": "s",
+}
+"""Calls whose result is one number, with its parameter: constants stay as the reference rounds them, sizes are exact."""
 
 _HALF_TO_FLOAT: Final = frozenset(("_softmax", "_log_softmax"))
 
@@ -96,7 +102,7 @@ class Replay:
             args = (*args[:2], False)
         with torch.no_grad():
             result = call.func(*args, **kwargs)
-        if self.wide and call.name in _CREATES and isinstance(result, Tensor) and result.is_floating_point():
+        if self.wide and is_constant(call) and isinstance(result, Tensor) and result.is_floating_point():
             result = result.to(call.out.dtype)
         results = result if isinstance(result, (tuple, list)) else (result,)
         for fake, real in zip(call.outputs(), results, strict=True):
@@ -117,3 +123,8 @@ class Replay:
         if term not in self.numbers:
             self.numbers[term] = evaluate_number(term, self.sizes)
         return self.numbers[term]
+
+
+def is_constant(call: Call) -> bool:
+    """Does the call fill a tensor with a number that no size changes?"""
+    return call.name in _FILLS and isinstance(call.arguments()[_FILLS[call.name]], (int, float))

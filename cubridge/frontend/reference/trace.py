@@ -16,7 +16,7 @@ from cubridge.frontend.reference.attempts import attempts
 from cubridge.frontend.reference.captures import CaptureValues
 from cubridge.frontend.reference.compare import compare
 from cubridge.frontend.reference.extents import call_extra_inputs
-from cubridge.frontend.reference.held import held_names
+from cubridge.frontend.reference.held import held_extents, held_names
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.record import record
@@ -84,7 +84,7 @@ def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype =
     """Read `reference`. `shape`: sizes to favour, where the reference is fixed to some. Errors: CU47x to CU49x, located."""
     first: CuError | None = None
     names = _scalar_names(reference, shape or DEFAULT_SHAPE)
-    for candidate in attempts(shape):
+    for candidate in attempts(shape, held_extents(reference)):
         for kind, scalars in (
             (dtype, "symbolic"),
             (torch.float32, "symbolic"),

@@ -10,7 +10,7 @@ import pytest
 from cubridge.frontend.reference.algebra.terms import new_arena
 from tests.frontend.reference.term_fuzz import Maker, Pair, environments, evaluate
 
-DRAWS = 60
+DRAWS = 40
 ENVIRONMENTS = list(environments())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import torch
+
 from cubridge.frontend.reference.algebra import integers, reals
 from cubridge.frontend.reference.algebra.comparisons import cast, compare
 from cubridge.frontend.reference.algebra.numbers import to_real
@@ -14,7 +16,9 @@ from cubridge.frontend.reference.values import Value
 
 
 def _filled(lifter: Lifter, call: Call, fill: Any) -> Lifted:
-    """A number everywhere; depends on no operand, whatever tensor gave the shape."""
+    """A number everywhere, as the dtype rounds it; depends on no operand, whatever tensor gave the shape."""
+    if isinstance(fill, float) and call.out.dtype.is_floating_point:
+        fill = float(torch.tensor(fill, dtype=call.out.dtype))
     value, sort = lifter.value(fill), sort_of_output(call)
     return Value(lifter.shape(call.out), sort, lambda *_: cast(value.at(), sort), value.reads)
 

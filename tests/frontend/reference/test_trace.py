@@ -1,0 +1,283 @@
+"""Tracing beyond the table: the oracle, captures, the comparison that guards every trace, budgets, other dtypes."""
+# pyright: basic
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from cubridge.frontend.reference.compare import compare
+from cubridge.frontend.reference.explain import explain
+from cubridge.frontend.reference.load import Reference, load_reference
+from cubridge.frontend.reference.trace import compute_captures, trace
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.nodes import BoolLit
+from cubridge.ir.parser import parse_expr
+from cubridge.ir.printer import print_expr
+from cubridge.ir.spec import Shape
+from tests.support.variants import EXAMPLES
+
+SHAPE = Shape(1, 4, 2, 9, 13, 8)
+
+
+def repeated(x, q):
+    return x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
+
+
+def causal(q, k, v):
+    s = q @ repeated(k, q).mT * q.shape[-1] ** -0.5
+    s = s.masked_fill(torch.ones(q.shape[2], k.shape[2]).tril(-1) == 0, -math.inf)
+    return s.softmax(-1) @ repeated(v, q), s.logsumexp(-1)
+
+
+def inputs(shape: Shape, dtype=torch.float32):
+    torch.manual_seed(0)
+    q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D).to(dtype)
+    k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D).to(dtype) for _ in range(2))
+    return q, k, v
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_oracle_is_the_reference_in_fp64() -> None:
+    traced = trace(Reference.of(causal))
+    q, k, v = inputs(SHAPE, torch.bfloat16)
+    out, lse = traced.oracle(q, k, v, {})
+    want, want_lse = causal(q.double(), k.double(), v.double())
+    assert out.dtype == torch.float64
+    torch.testing.assert_close(out[:, :, 1:], want[:, :, 1:], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(lse[:, :, 1:], want_lse[:, :, 1:], rtol=1e-12, atol=1e-12)
+
+
+def test_rows_without_keys_are_zero_and_minus_infinity() -> None:
+    traced = trace(Reference.of(causal))
+    out, lse = traced.oracle(*inputs(SHAPE), {})
+    assert bool((out[:, :, 0] == 0).all())
+    assert bool((lse[:, :, 0] == -math.inf).all())
+    assert any("reference gives NaN" in w.message for w in traced.spec.warnings)
+
+
+def test_casts_inside_the_reference_become_fp64() -> None:
+    def rounds(q, k, v):
+        s = (q.float() @ repeated(k, q).float().mT).to(torch.bfloat16)
+        return s.float().softmax(-1).to(v.dtype) @ repeated(v, q)
+
+    traced = trace(Reference.of(rounds))
+    q, k, v = (t.double() for t in inputs(SHAPE))
+    want = (q @ repeated(k, q).mT).softmax(-1) @ repeated(v, q)
+    torch.testing.assert_close(traced.oracle(q, k, v, {})[0], want, rtol=1e-12, atol=1e-12)
+
+
+def test_constants_stay_as_the_reference_rounds_them() -> None:
+    def rounded(q, k, v):
+        return (q @ repeated(k, q).mT * torch.full((), 0.1, dtype=q.dtype)).softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(rounded))
+    assert print_expr(traced.spec.score) == f"s * {float(torch.tensor(0.1, dtype=torch.bfloat16))}"
+
+
+def test_the_half_precision_reference() -> None:
+    traced = trace(Reference.of(lambda q, k, v: causal(q, k, v)[0]))
+    q, k, v = inputs(SHAPE, torch.bfloat16)
+    assert traced.half(q, k, v, {}).dtype == torch.bfloat16
+
+
+# ---- captures --------------------------------------------------------------------------------------------------------
+
+
+def with_documents(q, k, v, starts, slope):
+    doc = starts.cumsum(-1)
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    s = q.float() @ repeated(k, q).float().mT + slope[:, None, None] * (j - i)
+    keep = (doc[:, : q.shape[2], None] == doc[:, None]) & (j <= i)
+    return s.masked_fill(~keep[:, None], -math.inf).softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
+def documents_inputs(shape, device):
+    return {"starts": (torch.arange(shape.Lk) % 4 == 0).repeat(shape.B, 1), "slope": torch.rand(shape.Hq)}
+
+
+def test_captures_are_materialised_for_a_launch() -> None:
+    shape = Shape(2, 4, 2, 11, 11, 8)
+    traced = trace(Reference.of(with_documents, documents_inputs))
+    extra = traced.extra(shape)
+    found = compute_captures(traced, shape, extra)
+    assert {n: (tuple(t.shape), t.dtype) for n, t in found.items()} == {
+        "cumsum": ((2, 11), torch.int32),
+        "slope": ((4,), torch.float32),
+    }
+    assert torch.equal(found["cumsum"], extra["starts"].cumsum(-1).int())
+
+
+def test_factors_of_q_and_k_need_q_and_k() -> None:
+    def cosine(q, k, v):
+        q, k = torch.nn.functional.normalize(q, dim=-1), torch.nn.functional.normalize(k, dim=-1)
+        return (q @ repeated(k, q).mT * 10).softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(cosine))
+    q, k, v = inputs(SHAPE)
+    found = compute_captures(traced, SHAPE, {}, {"q": q, "k": k, "v": v})
+    torch.testing.assert_close(found["k_factor"], 1 / k.norm(dim=-1))
+
+
+def test_a_negative_subscript_is_refused_at_the_launch() -> None:
+    def gathers(q, k, v, table, place):
+        return (q.float() @ repeated(k, q).float().mT + table[place]).softmax(-1).to(v.dtype) @ repeated(v, q)
+
+    def extra(shape, device):
+        return {"table": torch.rand(7), "place": torch.arange(shape.Lk) % 7}
+
+    traced = trace(Reference.of(gathers, extra))
+    given = traced.extra(SHAPE)
+    compute_captures(traced, SHAPE, given)
+    with pytest.raises(CuError, match="CU490") as caught:
+        compute_captures(traced, SHAPE, {**given, "place": given["place"] - 1})
+    assert "table[place]" in str(caught.value)
+
+
+def test_a_capture_whose_extent_follows_no_size_may_only_be_computed_from() -> None:
+    def lengths(shape, device):
+        return {"ends": torch.arange(3, shape.Lk, 5 + shape.Lq % 3)}
+
+    def bucketized(q, k, v, ends):
+        doc = torch.bucketize(torch.arange(k.shape[2]), ends, right=True)
+        return (q @ repeated(k, q).mT).masked_fill(doc % 2 == 1, -math.inf).softmax(-1) @ repeated(v, q)
+
+    assert [c.name for c in trace(Reference.of(bucketized, lengths)).spec.captures] == ["bucketize"]
+
+    def read_directly(q, k, v, ends):
+        return (q @ repeated(k, q).mT * ends[torch.arange(k.shape[2]) % 2]).softmax(-1) @ repeated(v, q)
+
+    with pytest.raises(CuError, match="CU488"):
+        trace(Reference.of(read_directly, lengths))
+
+
+# ---- the comparison --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("mask", "j < i + 1"),
+        ("mask", "j <= i - 2"),
+        ("mask", "j < i + Lk - Lq"),
+        ("score", "s"),
+        ("score", "s * D ** -0.5 + 0.001 * j"),
+        ("finalize", "acc"),
+        ("lse", "(m + log(R1)) / LN2"),
+        ("kv_head", "h % Hk"),
+    ],
+)
+def test_a_wrong_reading_is_refused(part: str, text: str) -> None:
+    traced = trace(Reference.of(causal))
+    assert compare(traced).mask == traced.spec.mask
+    wrong = replace(traced, spec=replace(traced.spec, **{part: parse_expr(text)}))
+    with pytest.raises(CuError, match="CU487"):
+        compare(wrong)
+
+
+def test_a_mask_that_only_long_sequences_meet_is_compared() -> None:
+    def windowed(q, k, v):
+        lag = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        return (q @ repeated(k, q).mT).masked_fill(lag.abs() > 400, -math.inf).softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(windowed))
+    assert print_expr(traced.spec.mask) == "abs(i - j) < 401"
+    with pytest.raises(CuError, match="CU487"):
+        compare(replace(traced, spec=replace(traced.spec, mask=BoolLit(True))))
+
+
+# ---- sizes, budgets, dtypes ------------------------------------------------------------------------------------------
+
+
+def test_a_given_shape_is_favoured() -> None:
+    class Fixed(torch.nn.Module):
+        def forward(self, q, k, v):
+            outs = [(q[:, h] @ k[:, h].mT).softmax(-1) @ v[:, h] for h in range(q.shape[1])]
+            return torch.stack(outs, 1)
+
+    traced = trace(Reference.of(Fixed()), Shape(1, 4, 4, 128, 128, 64))
+    assert [print_expr(p.condition) for p in traced.spec.preconditions] == ["Hk == 4", "Hq == Hk"]
+
+
+def test_a_module_of_fixed_heads_finds_its_head_count() -> None:
+    class Slopes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("slopes", torch.rand(12))
+
+        def forward(self, q, k, v):
+            s = q @ repeated(k, q).mT + (self.slopes[:, None, None] * torch.arange(k.shape[2])).to(q.dtype)
+            return s.softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(Slopes()))
+    assert print_expr(traced.spec.preconditions[-1].condition) == "Hq == 12"
+
+
+def test_a_loop_over_positions_ends_in_time() -> None:
+    def loop(q, k, v):
+        keep = torch.zeros(q.shape[2], k.shape[2], dtype=torch.bool)
+        for i in range(q.shape[2]):
+            for j in range(k.shape[2]):
+                keep[i, j] = j <= i
+        return (q @ repeated(k, q).mT).masked_fill(~keep, -math.inf).softmax(-1) @ repeated(v, q)
+
+    with pytest.raises(CuError, match="CU489") as caught:
+        trace(Reference.of(loop))
+    assert "torch.arange" in str(caught.value)
+
+
+def test_fp16_cannot_hold_the_fill() -> None:
+    def filled(q, k, v):
+        s = q @ repeated(k, q).mT
+        return s.masked_fill(torch.ones_like(s).tril() == 0, -1e9).softmax(-1) @ repeated(v, q)
+
+    assert not trace(Reference.of(filled), dtype=torch.bfloat16).spec.warnings
+    messages = [w.message for w in trace(Reference.of(filled), dtype=torch.float16).spec.warnings]
+    assert messages == ["the reference itself overflows: fp16 cannot hold -1e+09"]
+
+
+def test_smallest_half_is_a_bias_and_smallest_float_a_mask() -> None:
+    def filled(q, k, v):
+        s = q @ repeated(k, q).mT
+        return s.masked_fill(torch.ones_like(s).tril() == 0, torch.finfo(q.dtype).min).softmax(-1) @ repeated(v, q)
+
+    assert print_expr(trace(Reference.of(filled), dtype=torch.bfloat16).spec.mask) == "j <= i"
+    half = trace(Reference.of(filled), dtype=torch.float16).spec
+    assert print_expr(half.score) == "where(j <= i, s, -65504)"
+    assert "is a bias, not a mask" in half.warnings[0].message
+
+
+def test_a_reference_for_one_length_only() -> None:
+    mask = torch.ones(40, 40, dtype=torch.bool).tril()
+
+    def fixed(q, k, v):
+        return (q @ repeated(k, q).mT).masked_fill(~mask, -math.inf).softmax(-1) @ repeated(v, q)
+
+    with pytest.raises(CuError, match="CU474") as caught:
+        trace(Reference.of(fixed))
+    assert "40" in str(caught.value) and "Lq" in str(caught.value), "both lengths are named"
+    spec = trace(Reference.of(fixed), Shape(1, 4, 2, 40, 40, 64)).spec
+    assert {print_expr(p.condition) for p in spec.preconditions} == {"Lq == 40", "Lk == 40"}
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["prefix_lm", "alibi", "sliding_window_two_sided", "attention_sink"])
+def test_explain(name: str) -> None:
+    path = EXAMPLES / f"{name}.py"
+    found = explain(trace(load_reference(path))).replace(str(path), f"{name}.py")
+    expected = Path(__file__).parent / "explained" / f"{name}.txt"
+    assert found == expected.read_text()
+
+
+def test_every_trace_of_one_reference_is_the_same() -> None:
+    first, second = (trace(load_reference(EXAMPLES / "share_question.py")) for _ in range(2))
+    assert first.spec == second.spec
+    assert explain(first) == explain(second)
