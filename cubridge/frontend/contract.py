@@ -40,6 +40,7 @@ _KEYS: Final = frozenset(
         "patch",
     }
 )
+_TENSORS: Final = {"q": Role.INPUT, "k": Role.INPUT, "v": Role.INPUT, "o": Role.OUTPUT, "lse": Role.OUTPUT}
 _TENSOR_KEYS: Final = frozenset({"role", "element", "shape", "optional", "contiguous", "align_bytes"})
 _MAP_KEYS: Final = frozenset({"tensor", "box", "swizzle_bytes"})
 
@@ -57,6 +58,8 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
     if kernel is None:
         kernel = _read(path.parent / table.text("source"))
     tensors = tuple(_tensor(name, entry) for name, entry in table.tables("tensors"))
+    if missing := [name for name in _TENSORS if name != "lse" and all(t.name != name for t in tensors)]:
+        table.table("tensors").fail(f"there is no tensor `{missing[0]}`")
     maps = tuple(_tensor_map(name, entry, tensors) for name, entry in table.tables("tensor_maps"))
     entry = table.text("entry")
     if not re.search(rb"\b" + re.escape(entry.encode()) + rb"\s*\(", kernel.data):
@@ -102,6 +105,8 @@ def _dtype(name: str, table: _Table) -> tuple[DType, tuple[tuple[str, int], ...]
 
 def _tensor(name: str, table: _Table) -> TensorArgument:
     table.check_keys(_TENSOR_KEYS)
+    if _TENSORS.get(name) != table.choice("role", list(Role)):
+        table.fail(f"`{name}` is not one of a kernel's tensors: inputs q, k, v; outputs o and, if it has one, lse")
     return TensorArgument(
         name,
         Role(table.choice("role", list(Role))),

@@ -127,7 +127,10 @@ def _field(span: Span, code: str, comment: str, names: Names, patched: bool) -> 
         fitting = " or ".join(f"`{t}`" for t in _C_TYPES[kind])
         _fail("CU454", f"`@{kind}` fills a {fitting}, not a `{c_type}`", span)
     where = _Annotation(span, rest.strip(), c_type, names)
-    return ParamField(match[3], c_type, _READERS[kind](where), patched, span)
+    value = _READERS[kind](where)
+    if kind in ("tensor", "tensor_map") and match[3] != where.text:
+        _fail("CU454", f"the field of `@{kind} {where.text}` is called `{where.text}`, not `{match[3]}`", span)
+    return ParamField(match[3], c_type, value, patched, span)
 
 
 # ---- annotations -----------------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ def test_forms_in_the_order_of_the_contract(tmp_path: Path) -> None:
         ("    i64 a;  // @stride w 0", "CU454", "no tensor `w`"),
         ("    float* a;  // @tensor q", "CU454", "should be a `half_t*`"),
         ("    TensorMap a;  // @tensor_map o", "CU454", "no tensor map `o`"),
+        ("    half_t* a;  // @tensor o", "CU454", "is called `o`, not `a`"),
         ("    const float* a;  // @captured slope", "CU453", "`@captured` takes"),
         ("    const float* a;  // @captured slope[Hq] pad 0", "CU453", "`@captured` takes"),
         ("    int* a;  // @counters", "CU453", "how many"),
@@ -107,6 +108,8 @@ def test_bad_fields(tmp_path: Path, line: str, code: str, message: str) -> None:
         ('"row_rescale", ', '"row_scale", ', "no region `row_scale`", None),
         ("bf16 = {}", "fp8 = {}", "no element type `fp8`", None),
         ("[macros]", "[macros", "not TOML", None),
+        ("[tensors.q]", "[tensors.queries]", "`queries` is not one of a kernel's tensors", "[tensors.queries]"),
+        ('[tensors.v]\nrole = "input"\nshape = ["B", "Hk", "Lk", "D"]', "", "there is no tensor `v`", None),
     ],
 )
 def test_bad_contracts(tmp_path: Path, old: str, new: str, message: str, line: str | None) -> None:
