@@ -26,15 +26,18 @@ from cubridge.ir.nodes import (
     Scalar,
     Stmt,
 )  # fmt: skip
+from cubridge.ir.tile_shape import size_of
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, substitute, walk
 from cubridge.passes.base import Pass, PassContext, fault
+from cubridge.passes.coerce import Coercion
 from cubridge.passes.poly import Poly, poly
 from cubridge.passes.prove import Facts, at_most, nonnegative
 from cubridge.passes.regions import assign, tile, with_region
 from cubridge.passes.shape import tile_shape
 
 _TYPES: Final = {"f32": DType.F32, "i32": DType.I32}
+_KINDS: Final = {"float": "f32", "int": "i32", "bool": "i32"}
 PAD: Final = 128
 """Elements to which the last axis of a per-key table is padded: whole key tiles, whichever tile size an instantiation has."""
 
@@ -87,9 +90,8 @@ class _Placer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.facts = Facts.of(kernel)
-        keys = tile_shape(kernel).keys
-        size = next((c.value for c in kernel.constants if Name(c.name) == keys), PAD)
-        self.pad = PAD if PAD % size == 0 else int(size)
+        size = size_of(kernel, tile_shape(kernel).keys)
+        self.pad = PAD if PAD % size == 0 else size
         self.key_loads: list[Assign] = []
 
     def region(self, name: str) -> None:
@@ -137,7 +139,7 @@ class _Placer:
                 return statement.target
         loads = [n for n in walk(value) if _is_load(n)]
         first = _table(self.kernel, loads[0])
-        dtype = first.type.dtype if isinstance(value, Index) else DType.F32
+        dtype = first.type.dtype if isinstance(value, Index) else _TYPES[_KINDS[Coercion(self.kernel).typed(value)[1]]]
         name = _free(first.name + suffix, {f.name for f in self.kernel.tile_state} | {"b", "h", "hk", "q_start"})
         state = (*self.kernel.tile_state, Field(name, kind(dtype)))
         self.kernel = replace(self.kernel, tile_state=state)
