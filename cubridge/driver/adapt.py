@@ -176,9 +176,13 @@ def adapt_unchecked(
     *,
     function: str | None = None,
     extra_inputs: Callable[..., object] | None = None,
+    model: ModelUse | None = None,
 ) -> Adapted:
-    """The patched kernel alone, verified as CuIR and not run: for tools that check it elsewhere, such as on a GPU."""
-    return _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, None, Stopwatch(), _silent)
+    """The patched kernel alone, verified as CuIR and not run: for tools that check it elsewhere, such as on a GPU. What a model
+    wrote was run all the same, before it was accepted."""
+    with ExitStack() as stack:
+        stages = None if model is None else stack.enter_context(ModelStages(model))
+        return _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, stages, Stopwatch(), _silent)
 
 
 def _adapt(

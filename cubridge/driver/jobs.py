@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
     from cubridge.backend.device import KernelText
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from cubridge.driver.transfer import Transferred
     from cubridge.ir.nodes import Kernel
     from cubridge.ir.source import SourceFile
-    from cubridge.ir.spec import AttentionSpec
+    from cubridge.ir.spec import AttentionSpec, Shape
     from cubridge.passes.pipeline import Pipeline
 
 
@@ -175,3 +177,21 @@ class LaunchText:
         from cubridge.driver.checks import launch
 
         return launch(self.text).run(self.problem, lse=self.problem.lse is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFolder:
+    """An output folder of `cuirc adapt` on the GPU; gives TFLOP/s over visible elements. Errors: CU820 without a GPU."""
+
+    folder: Path
+    shape: Shape
+
+    def run(self) -> float:
+        from cubridge.backend.gpu import find_gpu
+        from cubridge.driver.bench import bench
+        from cubridge.driver.folder import open_folder
+
+        device = find_gpu()
+        adapted = open_folder(self.folder)
+        measured = bench(adapted.reference.attention, adapted.text, adapted.dtype, self.shape, (), device)
+        return measured.flops / measured.timings["cubridge"].median / 1e9

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NoReturn, cast
 
 from cubridge.driver.model_use import Lowering, ModelUse
+from cubridge.driver.sandbox import Sandbox
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.llm.budget import Budget
 from cubridge.llm.choose import choose_provider
@@ -37,7 +38,7 @@ class ModelConfig:
     def is_rules(self) -> bool:
         return self.proposer == RULES
 
-    def use(self, transcript: Path | None, record: Path | None) -> ModelUse | None:
+    def use(self, transcript: Path | None, record: Path | None, sandbox: Sandbox | None = None) -> ModelUse | None:
         """None for the rules alone. Errors: CU706, CU717 (exit code 2)."""
         if self.is_rules:
             if self.lowering is not Lowering.RULES:
@@ -49,7 +50,7 @@ class ModelConfig:
             provider = Recorder(provider, record)
         if transcript is not None:
             transcript.unlink(missing_ok=True)
-        return ModelUse(provider, self.budget, Transcript(transcript), self.lowering, self.allow_cuda)
+        return ModelUse(provider, self.budget, Transcript(transcript), self.lowering, self.allow_cuda, sandbox)
 
 
 # ---- TOML ------------------------------------------------------------------------------------------------------------

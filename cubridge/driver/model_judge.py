@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.check import Checker, approximations
 from cubridge.driver.jobs import CheckKeySequence, FindBlame, RunValues
+from cubridge.driver.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
 from cubridge.ir.printer import print_function
@@ -40,7 +41,8 @@ class ValueJudge:
     def judge(self, kernel: Kernel) -> None:
         """Errors: CU316, the first case that differs, with the region that is to blame; CU3xx and CU25x where a run cannot go
         on; CU714 where agreement would show nothing; CU72x as the sandbox."""
-        problems = self._problems(kernel)
+        with one_thread():
+            problems = self._problems(kernel)
         _check_telling(problems)
         for problem in problems:
             out, lse = self.sandbox.run(RunValues(kernel, problem))

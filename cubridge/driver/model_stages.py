@@ -39,13 +39,14 @@ class Subject:
 
 @dataclass(slots=True)
 class ModelStages:
-    """Use as a context: its end ends the child processes."""
+    """Use as a context: its end ends the child processes that are its own."""
 
     use: ModelUse
-    sandbox: Sandbox = field(default_factory=Sandbox)
+    sandbox: Sandbox = field(init=False)
     tools: SandboxTools = field(init=False)
 
     def __post_init__(self) -> None:
+        self.sandbox = self.use.sandbox or Sandbox()
         self.tools = SandboxTools(self.sandbox)
 
     def __enter__(self) -> ModelStages:
@@ -54,7 +55,8 @@ class ModelStages:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.sandbox.close()
+        if self.use.sandbox is None:
+            self.sandbox.close()
         self.tools.close()
 
     def transfer(self, subject: Subject) -> Transferred:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cubridge.driver.sandbox import Sandbox
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.llm.budget import Budget, Conversation
 from cubridge.llm.provider import Provider
@@ -21,13 +22,15 @@ class Lowering(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """`budget` holds for each stage. `allow_cuda`: may CUDA text that a model wrote be compiled and run?"""
+    """`budget` holds for each stage. `allow_cuda`: may CUDA text that a model wrote be compiled and run? `sandbox`: one to share
+    with others; else each adaptation has its own."""
 
     provider: Provider
     budget: Budget
     transcript: Transcript
     lowering: Lowering = Lowering.RULES
     allow_cuda: bool = False
+    sandbox: Sandbox | None = None
 
     def __post_init__(self) -> None:
         if self.lowering is not Lowering.RULES and not self.allow_cuda:

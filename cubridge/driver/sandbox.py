@@ -96,10 +96,10 @@ class Sandbox:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is None or self._child.poll() is not None:
             self.close()
-            command = [sys.executable, "-m", CHILD, str(self.limits.bytes or 0)]
             self._child = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
-            )
+                [sys.executable, "-m", CHILD, str(self.limits.bytes or 0)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True, bufsize=0,
+            )  # fmt: skip
         return self._child
 
 
