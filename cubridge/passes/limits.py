@@ -143,6 +143,8 @@ def _call(fn: str, args: tuple[Expr, ...], values: Values) -> Range:
             return _where(args[0], inner, values)
         case ("log" | "log2" | "sqrt" | "rsqrt", [x]) if x.finite and x.low >= 1:
             return FINITE
+        case ("log1p", [x]) if x.exact is not None and x.finite and x.exact > -1:
+            return _exactly(math.log1p(x.exact))
         case (_, [x]) if fn in _MONOTONE:
             return _monotone(fn, x)
         case _:
@@ -176,6 +178,4 @@ def _monotone(fn: str, x: Range) -> Range:
         return _exactly(top)
     if x.exact is not None and x.finite and abs(x.exact) < 700:
         return _exactly(function(x.exact))
-    if not x.finite:
-        return UNKNOWN
-    return _POSITIVE if bottom == 0 else Range(bottom, top, True)
+    return Range(bottom, top, True) if x.finite and math.isfinite(top) else UNKNOWN

@@ -15,6 +15,7 @@ from cubridge.passes.normalizer import Normalizer, default_lse, is_softmax
 from cubridge.passes.options import RowTerm
 from cubridge.passes.shift import with_shift
 from cubridge.passes.softmax import softmax_of
+from cubridge.passes.stable import stable
 from cubridge.passes.weights import with_weights
 
 
@@ -48,7 +49,7 @@ class RewriteNormalize(Pass):
         types = Coercion(kernel, frozenset(names))
 
         def number(expr: Expr, known: tuple[str, ...]) -> Expr:
-            return types.number(resolve(expr, kernel, known))
+            return stable(types.number(resolve(expr, kernel, known)))
 
         for expr in (self.weight, *(r.body for r in self.rows)):
             both = free_names(expr) & frozenset(names)

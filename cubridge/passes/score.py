@@ -14,7 +14,9 @@ from cubridge.passes.names import resolve
 from cubridge.passes.regions import SCORE, assign, with_region
 from cubridge.passes.scale import ONE, Scale
 from cubridge.passes.softmax import softmax_of, unit, with_scale
+from cubridge.passes.stable import stable
 from cubridge.passes.terms import Algebra, Terms, rebuilt, scaled
+from cubridge.passes.wide import refuse_wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +25,17 @@ class RewriteScore(Pass):
     rewrite:   region score: pass    -->   s = score
                exponent_scale        -->   LOG2E: a unit of score is one unit of the exponent of e
     requires:  score is a float over s, i, j, h, b, sizes and captured values.
-    Errors:    CU505 to CU507 for the expression; CU512 if the normalizer is no running softmax any more."""
+    Errors:    CU505 to CU507 for the expression; CU512 if the normalizer is no running softmax any more; CU515."""
 
     name: ClassVar[str] = "rewrite-score"
     score: Expr
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         softmax = softmax_of(kernel)
-        score = Coercion(kernel).number(resolve(self.score, kernel, ("s", "i", "j")))
-        return with_score(with_scale(kernel, softmax, ONE), Algebra(kernel).terms(score))
+        score = stable(Coercion(kernel).number(resolve(self.score, kernel, ("s", "i", "j"))))
+        kernel = with_score(with_scale(kernel, softmax, ONE), Algebra(kernel).terms(score))
+        refuse_wide(kernel, self.score.span)
+        return kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final
 
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, Field, If, Kernel, Name, Partial, Row, Scalar, Stmt
+from cubridge.ir.walk import substitute
 from cubridge.passes.base import fault
 from cubridge.passes.exprs import MINUS_INF
 from cubridge.passes.scale import Scale, scale_of
@@ -28,16 +29,30 @@ class Softmax:
 
 def softmax_of(kernel: Kernel) -> Softmax:
     """Errors: CU512 if the normalizer regions are no running softmax, as after a rewrite of the normalizer."""
-    match kernel.region("row_probs").body:
+    match without_locals(kernel.region("row_probs").body):
         case (Assign(Name("s"), weight), Assign(Attr(Name("row"), total), sum)):
             scale, exponent = _exponential(kernel, weight)
             found = Softmax(scale, _maximum(kernel), exponent, total, _total(kernel, sum, total))
         case _:
             raise _no_softmax(kernel, "row_probs")
-    if not _rescales(kernel.region("row_rescale").body, found.rescale):
+    if not _rescales(without_locals(kernel.region("row_rescale").body), found.rescale):
         raise _no_softmax(kernel, "row_rescale")
     _check_types(kernel, found)
     return found
+
+
+def without_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The assignments to tiles and state, with the locals put in; a local in a condition too."""
+    values: dict[str, Expr] = {}
+    kept: list[Stmt] = []
+    for statement in body:
+        statement = substitute(statement, values)
+        match statement:
+            case Assign(Name(name), value) if name not in ("s", "o", "lse"):
+                values[name] = value
+            case _:
+                kept.append(statement)
+    return tuple(kept)
 
 
 def _exponential(kernel: Kernel, weight: Expr) -> tuple[str, str]:

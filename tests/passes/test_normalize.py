@@ -107,6 +107,8 @@ def test_a_weight_is_0_where_the_score_is_masked(weight: str, selected: bool) ->
         ("minimum(x, 0.0)", False),
         ("tanh(x) + 1.0", True),
         ("where(x < 0.0, 0.0, 1.0)", True),
+        ("maximum(x, 0.0) + log1p(exp(-abs(x)))", True),
+        ("exp(f32(j)) * maximum(x, 0.0)", False),
     ],
 )
 def test_limits_at_a_masked_score(text: str, zero: bool) -> None:

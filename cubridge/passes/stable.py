@@ -1,0 +1,47 @@
+"""Forms that keep their accuracy in fp32, for expressions whose plain form loses it."""
+
+from __future__ import annotations
+
+from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, Node, Unary
+from cubridge.ir.walk import map_children
+from cubridge.passes.exprs import is_number
+
+
+def stable(expr: Expr) -> Expr:
+    """The expression with
+        log(1 + exp(u))   as   maximum(u, 0) + log1p(exp(-abs(u)))
+        log(1 + u)        as   log1p(u)
+        exp(u) - 1        as   expm1(u)
+    so that small results are not lost beside 1, and large ones do not overflow."""
+
+    def change(node: Node) -> Node:
+        node = map_children(node, change)
+        match node:
+            case Call("log", (Binary("+", left, right),)) if is_number(left, 1) or is_number(right, 1):
+                return _log_of_one_and(right if is_number(left, 1) else left)
+            case Call("log1p", (Call("exp", (power,)),)):
+                return _softplus(power)
+            case Binary("-", Call("exp", (power,)), one) if is_number(one, 1):
+                return Call("expm1", (power,), span=node.span)
+            case _:
+                return node
+
+    result = change(expr)
+    assert isinstance(result, Expr)
+    return result
+
+
+def _log_of_one_and(value: Expr) -> Expr:
+    match value:
+        case Call("exp", (power,)):
+            return _softplus(power)
+        case _:
+            return Call("log1p", (value,), span=value.span)
+
+
+def _softplus(power: Expr) -> Expr:
+    positive = power.args[0] if isinstance(power, Call) and power.fn == "abs" else power
+    if isinstance(power, Unary) and power.op == "-" and isinstance(power.operand, Call) and power.operand.fn == "abs":
+        return Call("log1p", (Call("exp", (power,)),), span=power.span)
+    large = Call("maximum", (power, FloatLit(0.0)))
+    return Binary("+", large, Call("log1p", (Call("exp", (Unary("-", Call("abs", (positive,))),)),)), span=power.span)
