@@ -21,27 +21,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options)
     except CuError as error:
-        report(error.diagnostics, options.diagnostics)
-        return _failed(given, error.exit_code)
+        report(error.diagnostics, given, options.diagnostics)
+        return error.exit_code
     except OSError as error:
-        report((_of_system(error),), options.diagnostics)
-        return _failed(given, 1)
+        report((_of_system(error),), given, options.diagnostics)
+        return 1
     except KeyboardInterrupt:
-        return _failed(given, 130)
+        report((), given, options.diagnostics)
+        return 130
     except Exception as error:
-        report((_internal(error),), options.diagnostics)
-        return _failed(given, 70)
+        report((_internal(error),), given, options.diagnostics)
+        return 70
 
 
-def report(diagnostics: Sequence[Diagnostic], form: str) -> None:
-    """Diagnostics on stderr, as text or as one JSON array."""
-    text = json.dumps(to_json(diagnostics), indent=1) if form == "json" else render(diagnostics)
-    print(text, file=sys.stderr)
-
-
-def _failed(given: list[str], code: int) -> int:
-    print(f"repeat: {shlex.join(['cuirc', *given])}", file=sys.stderr)
-    return code
+def report(diagnostics: Sequence[Diagnostic], given: Sequence[str], form: str) -> None:
+    """Diagnostics and the command that repeats them on stderr, as text or as one JSON object."""
+    repeat = shlex.join(["cuirc", *given])
+    if form == "json":
+        print(json.dumps({"diagnostics": to_json(diagnostics), "repeat": repeat}, indent=1), file=sys.stderr)
+        return
+    if diagnostics:
+        print(render(diagnostics), file=sys.stderr)
+    print(f"repeat: {repeat}", file=sys.stderr)
 
 
 def _of_system(error: OSError) -> Diagnostic:

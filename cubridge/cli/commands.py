@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ def adapt(options: Namespace) -> int:
 
     adaptation = run_adapt(
         options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
-        pipeline=_given_pipeline(options.pipeline), model=_model(options), progress=progress,
+        pipeline=_given_pipeline(options.pipeline), model=_model(options), progress=_say(options),
     )  # fmt: skip
     adaptation.write(folder)
     print(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
@@ -88,7 +89,7 @@ def opt(options: Namespace) -> int:
         progress(pipeline.to_text())
     after = _print_after if options.print_ir_after_all else None
     verifier = None if options.no_verify else verify_statically
-    write_output(to_text(run_pipeline(kernel, pipeline, PassContext(progress), verifier, after)), options.output)
+    write_output(to_text(run_pipeline(kernel, pipeline, PassContext(_say(options)), verifier, after)), options.output)
     return 0
 
 
@@ -101,7 +102,7 @@ def transfer(options: Namespace) -> int:
     reference = read_reference(options.reference, options.function, options.shape)
     transferred = run_transfer(kernel, reference.attention.spec)
     for remark in transferred.remarks:
-        progress(remark)
+        _say(options)(remark)
     text = transferred.pipeline.to_text() + "\n" if options.print_pipeline else to_text(transferred.kernel)
     write_output(text, options.output)
     return 0
@@ -166,7 +167,7 @@ def faults(options: Namespace) -> int:
     """Break a kernel in every way that a table of operators knows, and show which faults are caught."""
     from cubridge.driver.faults import fault_table
 
-    table = fault_table(options.kernel, options.dtype, options.head_dim, progress)
+    table = fault_table(options.kernel, options.dtype, options.head_dim, _say(options))
     print(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
     return DIFFERS if table.missed else 0
 
@@ -186,7 +187,7 @@ def evaluate(options: Namespace) -> int:
     from cubridge.driver.evaluate import evaluate as run_suite
     from cubridge.driver.suite import read_suite
 
-    results = run_suite(read_suite(options.suite), folder, progress)
+    results = run_suite(read_suite(options.suite), folder, _say(options))
     print(
         json.dumps(results.to_json(), indent=1) if options.json else results.to_text(), end="\n" if options.json else ""
     )
@@ -211,6 +212,15 @@ def _model(options: Namespace) -> ModelUse | None:
         options.model_timeout,
     )  # fmt: skip
     return config.use(options.output / "transcript.jsonl", options.record or options.output / "replies")
+
+
+def _say(options: Namespace) -> Callable[[str], None]:
+    """Prints what happens on stderr, or nothing where stderr is one JSON text."""
+    return progress if options.diagnostics == "text" else _silent
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 def _given_pipeline(text: str | None) -> Pipeline | None:

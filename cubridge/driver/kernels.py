@@ -11,7 +11,7 @@ from cubridge.backend.device import KernelText
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.contract import Instantiation
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.source import SourceFile
+from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.types import DType
 
 FOLDER: Final = Path(__file__).parents[1] / "kernels"
@@ -40,7 +40,8 @@ def choose_kernel(kernel: str) -> ChosenKernel:
     """`sm80`, `sm90a`, or the path of a .cu whose contract lies beside it as .toml; a text without one is read under the
     contract of the packaged kernel whose headers it includes. Headers that are not below its header root are the packaged ones.
 
-    Errors: OSError for a file that cannot be read; CU451 to CU455 for a faulty contract; CU840 for a name that is no kernel."""
+    Errors: OSError for a file that cannot be read; CU420 for an empty one; CU451 to CU455 for a faulty contract; CU840 for a
+    name that is no kernel; CU841 for a text without a contract."""
     if kernel in PACKAGED:
         path = FOLDER / kernel / "attention_forward.cu"
         return _read(kernel, SourceFile(f"{kernel}/{path.name}", path.read_bytes()), path.with_suffix(".toml"))
@@ -49,6 +50,8 @@ def choose_kernel(kernel: str) -> ChosenKernel:
         message = f"`{kernel}` is not a kernel"
         raise CuError(Diagnostic("CU840", message, help=f"{' or '.join(PACKAGED)}, or the path of a .cu file"))
     source = SourceFile.read(path)
+    if not source.data.strip():
+        raise CuError(Diagnostic("CU420", "the file is empty", _start(source)))
     contract = path.with_suffix(".toml")
     return _read(kernel, source, contract if contract.exists() else _packaged_contract(source))
 
@@ -58,8 +61,12 @@ def _packaged_contract(source: SourceFile) -> Path:
         if f'"common/tile_{name}.cuh"' in source.text:
             return FOLDER / name / "attention_forward.toml"
     contract = Path(source.name).with_suffix(".toml").name
-    message = f"{source.name} has no launch contract: {contract} is not beside it, and it includes no packaged headers"
-    raise CuError(Diagnostic("CU841", message, help="write one as docs/kernels.md says"))
+    message = f"no launch contract: {contract} is not beside the text, and it includes no packaged headers"
+    raise CuError(Diagnostic("CU841", message, _start(source), help="write one as docs/kernels.md says"))
+
+
+def _start(source: SourceFile) -> Span:
+    return Span(source, 0, 0)
 
 
 def _read(name: str, source: SourceFile, contract_path: Path) -> ChosenKernel:

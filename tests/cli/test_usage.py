@@ -1,0 +1,44 @@
+"""Command lines that are not understood end with 2; what is asked about the tool itself, with 0."""
+
+from __future__ import annotations
+
+import pytest
+
+from cubridge import __version__
+from tests.support.command import cuirc
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["nonsense"],
+        ["explain"],
+        ["explain", "a.py", "--nonsense"],
+        ["explain", "a.py", "--shape", "1,2,3"],
+        ["explain", "a.py", "--shape", "1,2,1,x,5,64"],
+        ["adapt", "a.py"],
+        ["adapt", "a.py", "--dtype", "fp32", "-o", "out"],
+        ["lift", "sm80", "--head-dim", "wide"],
+        ["opt", "a.cuir"],
+        ["opt", "a.cuir", "-p", "dce", "--pipeline-file", "a.toml"],
+        ["lower", "a.cu", "a.cuir", "--emit", "ptx"],
+        ["verify", "a.cuir", "--diagnostics", "xml"],
+    ],
+    ids=" ".join,
+)
+def test_usage(given: list[str]) -> None:
+    ended = cuirc(*given)
+    assert (ended.code, ended.out, ended.codes) == (2, b"", ["CU111"])
+    assert ended.err.splitlines()[-1].startswith("help: cuirc")
+
+
+@pytest.mark.parametrize("given", [["--help"], ["adapt", "--help"], ["--version"]], ids=" ".join)
+def test_questions(given: list[str]) -> None:
+    ended = cuirc(*given)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out
+
+
+def test_the_version() -> None:
+    assert cuirc("--version").out.decode() == f"cuirc {__version__}\n"
