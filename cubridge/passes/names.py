@@ -12,6 +12,7 @@ from cubridge.ir.nodes import (
     Binary,
     Captured,
     Expr,
+    Field,
     Index,
     IntLit,
     Kernel,
@@ -30,7 +31,7 @@ _TILE_NAMES: Final = {"h": "h", "b": "b"}
 def resolve(expr: Expr, kernel: Kernel, locals: Collection[str]) -> Expr:
     """The expression in the names of region code. `locals`: names that it may use as they are, such as `s`, `i`, `j`.
     Errors: CU505 for a name that the kernel does not have, CU506 for a captured tensor with the wrong number of indices."""
-    captured = {f.name: f.type for f in kernel.params if not f.fixed and isinstance(f.type, Captured | Scalar)}
+    captured = {f.name: f.type for f in kernel.params if isinstance(f.type, Captured | Scalar) and _is_captured(f)}
 
     def change(node: Node) -> Node:
         match node:
@@ -44,6 +45,11 @@ def resolve(expr: Expr, kernel: Kernel, locals: Collection[str]) -> Expr:
     result = change(expr)
     assert isinstance(result, Expr)
     return result
+
+
+def _is_captured(field: Field) -> bool:
+    """A tensor, or a scalar that the launch takes under its own name; no value that the host computes."""
+    return isinstance(field.type, Captured) or (isinstance(field.type, Scalar) and field.type.host == Name(field.name))
 
 
 def _name(node: Name, name: str, captured: dict[str, Captured | Scalar], locals: Collection[str]) -> Expr:
