@@ -9,12 +9,14 @@ from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Kernel, Name
 from cubridge.ir.walk import map_children
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.host_params import HostParams, without_unused_hosts
+from cubridge.passes.options import Word
 from cubridge.passes.regions import with_region
 from cubridge.passes.softmax import LOG2E
 from cubridge.passes.terms import Algebra, rebuilt, scaled
 
 _STEMS: Final = {"score": "score", "row_update": "score", "row_probs": "weight"}
 """The regions that run per score, with the stem of their parameters' names."""
+_NONE: Final = Word("")
 FUNCTIONS: Final = ("exp", "log", "tanh", "divide")
 
 
@@ -28,13 +30,13 @@ class Approximate(Pass):
     `exact`: the functions to leave as they are, of exp, log, tanh, divide. Errors: CU504 for another word."""
 
     name: ClassVar[str] = "approximate"
-    exact: str = ""
+    exact: Word = _NONE
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
-        left = [w.strip() for w in self.exact.split(",") if w.strip()]
+        left = [w.strip() for w in self.exact.value.split(",") if w.strip()]
         for word in left:
             if word not in FUNCTIONS:
-                raise fault("CU504", f"`{word}` is none of {', '.join(FUNCTIONS)}")
+                raise fault("CU504", f"`{word}` is none of {', '.join(FUNCTIONS)}", self.exact.span)
         for region, stem in _STEMS.items():
             kernel = _approximated(kernel, region, stem, frozenset(FUNCTIONS) - frozenset(left))
         return without_unused_hosts(kernel)

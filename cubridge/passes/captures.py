@@ -31,6 +31,7 @@ from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, substitute, walk
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.coerce import Coercion
+from cubridge.passes.options import Word
 from cubridge.passes.poly import Poly, poly
 from cubridge.passes.prove import Facts, at_most, nonnegative
 from cubridge.passes.regions import assign, tile, with_region
@@ -50,18 +51,19 @@ class BindCaptured(Pass):
     Errors:    CU508 for a name that the kernel has, or a type other than f32 and i32."""
 
     name: ClassVar[str] = "bind-captured"
-    capture: str
-    dtype: str
+    capture: Word
+    dtype: Word
     extents: tuple[Expr, ...] = ()
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
-        dtype = _TYPES.get(self.dtype)
+        dtype, name = _TYPES.get(self.dtype.value), self.capture.value
         if dtype is None:
-            raise fault("CU508", f"a captured value is f32 or i32, not `{self.dtype}`")
-        if self.capture in {f.name for f in kernel.params} | {*SIZES}:
-            raise fault("CU508", f"the kernel already has a parameter `{self.capture}`", help="bind it by another name")
-        kind = Captured(dtype, self.extents) if self.extents else Scalar(dtype, Name(self.capture))
-        return replace(kernel, params=(*kernel.params, Field(self.capture, kind, fixed=False)))
+            raise fault("CU508", f"a captured value is f32 or i32, not `{self.dtype.value}`", self.dtype.span)
+        if name in {f.name for f in kernel.params} | {*SIZES}:
+            help = "bind it by another name"
+            raise fault("CU508", f"the kernel already has a parameter `{name}`", self.capture.span, help)
+        kind = Captured(dtype, self.extents) if self.extents else Scalar(dtype, Name(name))
+        return replace(kernel, params=(*kernel.params, Field(name, kind, fixed=False)))
 
 
 _PLACED: Final = ("score", "mask", "row_update", "row_probs", "row_rescale", "row_finalize", "key_sequence")

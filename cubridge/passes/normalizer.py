@@ -43,9 +43,9 @@ def relative(expr: Expr, algebra: Algebra) -> Expr:
     def change(node: Node) -> Node:
         match node:
             case Call("exp", (argument,)) if "m" in free_names(argument):
-                rest = _without(
-                    _without(algebra.terms(argument), SCORE, Term(ONE, (SCORE,))), SHIFT, Term(MINUS_ONE, (SHIFT,))
-                )
+                rest = algebra.terms(argument)
+                for term in (Term(ONE, (SCORE,)), Term(MINUS_ONE, (SHIFT,))):
+                    rest = _without(rest, term, expr)
                 return EXP if not rest else Binary("*", EXP, Call("exp", (rebuilt(rest),)))
             case _:
                 return map_children(node, change)
@@ -57,9 +57,9 @@ def relative(expr: Expr, algebra: Algebra) -> Expr:
     return result
 
 
-def _without(terms: Terms, name: Name, term: Term) -> Terms:
+def _without(terms: Terms, term: Term, whole: Expr) -> Terms:
     if term not in terms:
-        raise refusal("CU514", f"an exponential with m is `exp(x - m)`, times what does not depend on `{name.id}`")
+        raise refusal("CU514", "an exponential with m is `exp(x - m)`, times what depends on neither", whole.span)
     at = terms.index(term)
     return terms[:at] + terms[at + 1 :]
 

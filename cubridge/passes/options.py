@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Final, Literal, TypeVar, get_type_hints
 
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Expr, Node
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_expr
-from cubridge.ir.source import SourceFile, Span
+from cubridge.ir.source import NOWHERE, SourceFile, Span
 from cubridge.ir.walk import map_children
 from cubridge.passes.base import Pass, fault
 
@@ -34,6 +34,14 @@ class Text:
     def part(self, start: int, end: int) -> Text:
         """The characters [start, end) of this text."""
         return Text(self.value[start:end], self.file, self.start + len(self.value[:start].encode()))
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A value that is text: a name, a type."""
+
+    value: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,7 @@ class _Form:
 
 _EXPR: Final = _Form(expression, print_expr)
 _FORMS: Final[dict[object, _Form]] = {
-    str: _Form(lambda text: text.value, str),
+    Word: _Form(lambda text: Word(text.value, text.span), lambda word: word.value),
     Expr: _EXPR,
     Expr | None: _EXPR,
     tuple[Expr, ...]: _Form(_expressions, lambda parts: ", ".join(print_expr(p) for p in parts)),
@@ -135,9 +143,9 @@ def build(cls: type[Pass], options: dict[str, Text], span: Span) -> Pass:
         if name not in known:
             listed = ", ".join(known) or "none"
             raise fault("CU502", f"`{cls.name}` has no option `{name}`", text.span, help=f"its options: {listed}")
-    for field in known.values():
-        if field.name not in options and field.default is MISSING:
-            raise fault("CU504", f"`{cls.name}` needs the option `{field.name}`", span)
+    for option in known.values():
+        if option.name not in options and option.default is MISSING:
+            raise fault("CU504", f"`{cls.name}` needs the option `{option.name}`", span)
     hints = get_type_hints(cls)
     values = {name: _FORMS[hints[name]].read(text) for name, text in options.items()}
     return cls(**values)
@@ -146,11 +154,11 @@ def build(cls: type[Pass], options: dict[str, Text], span: Span) -> Pass:
 def printed(step: Pass) -> Iterator[tuple[str, str]]:
     """The options of a pass as strings, in the order of its fields; those that have their default are left out."""
     hints = get_type_hints(type(step))
-    for field in fields(step):
-        value = getattr(step, field.name)
-        if not _is_default(field, value):
-            yield field.name, _FORMS[hints[field.name]].write(value)
+    for option in fields(step):
+        value = getattr(step, option.name)
+        if not _is_default(option, value):
+            yield option.name, _FORMS[hints[option.name]].write(value)
 
 
-def _is_default(field: Field[object], value: object) -> bool:
-    return field.default is not MISSING and value == field.default
+def _is_default(option: Field[object], value: object) -> bool:
+    return option.default is not MISSING and value == option.default

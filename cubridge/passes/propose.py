@@ -21,7 +21,7 @@ from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask
 from cubridge.passes.normalize import RewriteNormalize
-from cubridge.passes.options import RowTerm
+from cubridge.passes.options import RowTerm, Word
 from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.row_bounds import RowBounds
 from cubridge.passes.score import FoldScale, RewriteScore
@@ -104,7 +104,7 @@ def field_name(capture: str, kernel: Kernel) -> str:
 
 
 def _bind(capture: Capture, name: str) -> BindCaptured:
-    return BindCaptured(name, "f32" if capture.dtype == "f32" else "i32", capture.extents)
+    return BindCaptured(Word(name), Word("f32" if capture.dtype == "f32" else "i32"), capture.extents)
 
 
 def _renamed(spec: AttentionSpec, names: dict[str, str]) -> AttentionSpec:

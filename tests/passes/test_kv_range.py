@@ -11,9 +11,11 @@ from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_function
 from cubridge.ir.spec import Shape
 from cubridge.passes.base import PassContext
+from cubridge.passes.captures import BindCaptured
 from cubridge.passes.exprs import either
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask
+from cubridge.passes.options import Word
 from cubridge.passes.propose import propose
 from cubridge.passes.regions import mask_predicate, with_region
 from cubridge.passes.runner import run_pipeline
@@ -99,12 +101,10 @@ DATA: Final = {
 
 @pytest.mark.parametrize("text", DATA)
 def test_data_bounds_nothing_but_what_stands_beside_it(text: str) -> None:
-    from cubridge.passes.captures import BindCaptured
-
     kernel = golden_kernel("sm80")
     for name, extents in (("keep", "B, Lk"), ("doc", "B, Lk"), ("limit", "Lq")):
         axes = tuple(parse_expr(e) for e in extents.split(","))
-        kernel = BindCaptured(name, "i32", axes).run(kernel, PassContext())
+        kernel = BindCaptured(Word(name), Word("i32"), axes).run(kernel, PassContext())
     mask = parse_expr(text.replace("keep[b, j]", "(keep[b, j] != 0)"))
     target = InferKvRange().run(RewriteMask(mask).run(kernel, PassContext()), PassContext())
     assert by_sequence(target, _shape((1024, 1024)), {}) == DATA[text]
