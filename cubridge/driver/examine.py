@@ -12,6 +12,7 @@ from cubridge.driver.kernels import DTYPES, choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.plan import emulator_cases, value_cases
 from cubridge.driver.runners import ValueRunner
+from cubridge.driver.threads import one_thread
 from cubridge.driver.verify import find_faults
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import Tile
@@ -47,8 +48,10 @@ def full_attention() -> Attention:
     def nothing(*_: object) -> Captures:
         return {}
 
-    def half(q: Tensor, k: Tensor, v: Tensor, extra: Extra) -> Tensor:
-        return oracle(q, k, v, extra)[0]
+    def half(q: Tensor, k: Tensor, v: Tensor, _: Extra) -> Tensor:
+        from torch.nn.functional import scaled_dot_product_attention
+
+        return scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
     return Attention("full attention", spec, lambda _: {}, nothing, oracle, half)
 
@@ -62,7 +65,8 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
     known = attention or full_attention()
     checker = Checker(known, _dtype(kernel), approximations(kernel))
     cases = value_cases(known.spec, replace(TINY, D=head_dim(kernel)))[:3]
-    results = checker.run(ValueRunner(kernel), cases)
+    with one_thread():
+        results = checker.run(ValueRunner(kernel), cases)
     return _differences(results, known, kernel)
 
 
@@ -76,7 +80,8 @@ def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | No
         return faults
     known = attention or full_attention()
     checker = Checker(known, dtype, approximations(kernel))
-    results = checker.run(emulate(chosen.text, dtype), emulator_cases(known.spec, EMULATED_HEAD_DIM))
+    with one_thread():
+        results = checker.run(emulate(chosen.text, dtype), emulator_cases(known.spec, EMULATED_HEAD_DIM))
     return _differences(results, known, kernel)
 
 
@@ -85,7 +90,8 @@ def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None)
     spec = reference.attention.spec
     sizes = replace(shape or reference.traced.shape, D=head_dim(kernel))
     checker = Checker(reference.attention, _dtype(kernel), approximations(kernel))
-    return checker.run(ValueRunner(kernel), value_cases(spec, sizes)[:1] if shape else value_cases(spec, sizes))
+    with one_thread():
+        return checker.run(ValueRunner(kernel), value_cases(spec, sizes)[:1] if shape else value_cases(spec, sizes))
 
 
 def _differences(results: tuple[CaseResult, ...], known: Attention, kernel: Kernel) -> tuple[Diagnostic, ...]:
