@@ -71,7 +71,7 @@ def spec_values(
     empty = ~visible.any(-1, keepdim=True)
     approximation = _approximation(spec.score, approximated, scope, full)
     scope["x"] = score
-    scope["m"] = _row_shift(spec, scope, visible, empty)
+    scope["m"] = _row_shift(spec, scope, visible)
     for row in spec.rows:
         scope[row.name] = _reduce(row, scope, full)
     weight, weight_slope = _derivative(spec.weight, "x", scope, full, derivatives)
@@ -138,12 +138,16 @@ def _clamped(expr: Expr, scope: Scope) -> Expr:
     return rewrite(expr, clamp)
 
 
-def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor, empty: Tensor) -> Tensor:
-    """Where the spec lets the shift be chosen, the row maximum, or what an exponential of finalize and LSE is relative to
-    if that is larger; 0 elsewhere."""
+def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
+    """Where the spec lets the shift be chosen, the largest score that a row reads, or what an exponential of finalize and
+    LSE is relative to if that is larger; 0 elsewhere."""
     if not spec.shift:
         return torch.zeros_like(visible[..., :1], dtype=torch.float64)
-    top = torch.where(visible, scope["x"], -torch.inf).amax(-1, keepdim=True).masked_fill(empty, 0.0)
+    read = visible
+    for over in (r.over for r in spec.rows if r.over != spec.mask):
+        read = read | _tensor(over, scope, torch.bool)
+    top = torch.where(read, scope["x"], -torch.inf).amax(-1, keepdim=True)
+    top = top.masked_fill(top == -torch.inf, 0.0)
     used = [spec.finalize] if spec.lse is None else [spec.finalize, spec.lse]
     for node in (node for expr in used for node in walk(expr)):
         if isinstance(node, Call) and node.fn == "exp" and "m" in free_names(node):

@@ -41,6 +41,16 @@ def test_the_lse_of_a_mask_put_on_after_the_softmax_is_that_of_all_keys() -> Non
     assert not values.out[:, :, 0].any()
 
 
+def test_a_hidden_key_far_above_every_visible_one() -> None:
+    weight = parse_expr("exp(x - m)")
+    rows = (RowReduction("l", "sum", parse_expr("True"), weight),)
+    spec = replace(softmax_spec("where(j == 5, s + 5000, s)", mask="j < 5"), rows=rows)
+    q, k, v = _inputs()
+    values = spec_values(spec, q, k, v, {})
+    assert values.lse is not None
+    assert torch.allclose(values.lse, (q.double() @ k.double().mT)[..., 5] + 5000)
+
+
 def test_a_row_that_sees_no_key() -> None:
     values = spec_values(softmax_spec(mask="j < i"), *_inputs(), {})
     assert values.lse is not None
