@@ -230,6 +230,25 @@ def _compile(
         linked.unlink(missing_ok=True)
 
 
+def assembly(
+    source: SourceFile,
+    contract: LaunchContract,
+    instantiation: Instantiation,
+    include_dirs: Sequence[Path] = (KERNELS_DIR,),
+) -> str:
+    """The text compiled for the CPU, as assembly without places: two texts that do the same things have the same, as far as the
+    compiler sees it. "" for a text that it refuses. Errors: CU830."""
+    compiler = find_compiler()
+    includes = [f"-I{directory}" for directory in (Path(source.name).parent.absolute(), *include_dirs, KERNELS_DIR)]
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "kernel.cu")
+        text.write_bytes(source.data)
+        macros = [f'-DKERNEL_FILE="{text}"', f"-DKERNEL_ENTRY={contract.entry}", *instantiation.definitions]
+        command = [compiler.path, *compiler.kernel_flags, "-O1", "-g0", *macros, *includes, "-S", "-o", "-"]
+        result = subprocess.run([*command, str(_EMULATE / "entry.cpp")], capture_output=True, text=True, check=False)
+    return result.stdout if result.returncode == 0 else ""
+
+
 def _temporary(folder: Path, suffix: str) -> Path:
     handle, name = tempfile.mkstemp(suffix=suffix, dir=folder)
     os.close(handle)

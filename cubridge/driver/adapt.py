@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from cubridge.driver.checks import Findings, Here, Subject, Tools, check_subject
 from cubridge.driver.found import found
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
-from cubridge.driver.lift import lift_verified
+from cubridge.driver.lift import OUTSIDE, lift_verified
+from cubridge.driver.lift_judge import JudgedLift
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.model_stages import ModelStages
 from cubridge.driver.model_stages import Subject as ModelSubject
@@ -192,7 +193,7 @@ def _adapt(
 ) -> Adapted:  # fmt: skip
     with watch.stage("read the kernel", progress):
         chosen = choose_kernel(kernel)
-        lifted = lift_verified(chosen, dtype, (shape or DEFAULT_SHAPE).D)
+        lifted = _lift(chosen, dtype, (shape or DEFAULT_SHAPE).D, stages)
     with watch.stage("read the reference", progress):
         given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
         traced = read_reference(given, function, shape, extra_inputs)
@@ -215,10 +216,32 @@ def _adapt(
         text=chosen.with_text(patched_source(patched)),
         dtype=dtype,
         shape=sizes,
-        remarks=transferred.remarks,
+        remarks=(*transferred.remarks, *([_LIFTED_BY_MODEL] if isinstance(lifted, JudgedLift) else [])),
         proposer=transferred.proposer,
         lowered_by=lowered_by,
     )
+
+
+_LIFTED_BY_MODEL: Final = (
+    "runs alone show that the text does what its CuIR says: a model read it, and there is no round trip"
+)
+
+
+def lift(kernel: str, dtype: str, head_dim: int, model: ModelUse | None = None) -> Lifted:
+    """The CuIR of a kernel. Errors: as `lift_verified`; with a model for what is outside the rules, as `lift_by_model`."""
+    with ExitStack() as stack:
+        stages = None if model is None else stack.enter_context(ModelStages(model))
+        return _lift(choose_kernel(kernel), dtype, head_dim, stages)
+
+
+def _lift(kernel: ChosenKernel, dtype: str, head_dim: int, stages: ModelStages | None) -> Lifted:
+    """By the rules, from beside the text, or by a model where there is one and the text is outside the vocabulary of the rules."""
+    try:
+        return lift_verified(kernel, dtype, head_dim)
+    except CuError as error:
+        if stages is None or not any(d.code in OUTSIDE for d in error.diagnostics):
+            raise
+        return stages.lift(kernel, dtype, head_dim, error.diagnostics)
 
 
 def _lower(subject: ModelSubject, target: Kernel, stages: ModelStages | None) -> tuple[Patched, Kernel, str]:

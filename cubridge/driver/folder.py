@@ -13,6 +13,7 @@ from cubridge.driver.adapt import Adapted, make_report
 from cubridge.driver.checks import Here, Tools, check_subject
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_kernel, lift_verified
+from cubridge.driver.lift_judge import JudgedLift
 from cubridge.driver.reference import read_reference
 from cubridge.driver.report import RULES, Report
 from cubridge.driver.sandbox import Sandbox
@@ -62,7 +63,8 @@ def open_folder(folder: Path) -> Adapted:
     written = parse(SourceFile.read(folder / "target.cuir"))
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     lowered_by = str(report.get("lowered_by", RULES))
-    target = _said(kernel, recorded, source, written, lowered_by)
+    has_round_trip = lowered_by == RULES and not isinstance(lifted, JudgedLift)
+    target = _said(kernel, recorded, source, written, has_round_trip)
     reference = read_reference(Path(recorded.reference), recorded.function, recorded.shape)
     pipeline = parse_toml(SourceFile.read(folder / "pipeline.toml"))
     changed = report["changed"]
@@ -77,13 +79,15 @@ def open_folder(folder: Path) -> Adapted:
     )  # fmt: skip
 
 
-def _said(kernel: ChosenKernel, recorded: Recorded, source: SourceFile, written: Kernel, lowered_by: str) -> Kernel:
-    """The CuIR of the text, which must be the one beside it; of a text that a model wrote outside the vocabulary of lifting, the
+def _said(
+    kernel: ChosenKernel, recorded: Recorded, source: SourceFile, written: Kernel, has_round_trip: bool
+) -> Kernel:
+    """The CuIR of the text, which must be the one beside it; of a text that lifting cannot read, which a model wrote or read, the
     CuIR that it was written for. Errors: CU843."""
     try:
         target = lift_kernel(kernel, recorded.dtype, recorded.shape.D, source).kernel
     except CuError:
-        if lowered_by == RULES:
+        if has_round_trip:
             raise
         return written
     if canonical(written) != canonical(target):

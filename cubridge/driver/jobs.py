@@ -54,6 +54,20 @@ class VerifyTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyKernel:
+    """A source kernel written out: static rules and the order engine. Errors: CU2xx, CU723."""
+
+    kernel: Kernel
+
+    def run(self) -> None:
+        from cubridge.driver.model_judge import check_pads
+        from cubridge.driver.verify import verify_kernel
+
+        check_pads(self.kernel)
+        verify_kernel(self.kernel)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckKeySequence:
     """Errors: CU316."""
 
@@ -150,6 +164,23 @@ class PrepareText:
         from cubridge.driver.checks import emulate
 
         emulate(self.text, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class AssembleText:
+    """What the emulator's compiler makes of one instantiation, without places; "" for a text that it refuses."""
+
+    text: KernelText
+    dtype: str
+    head_dim: int
+
+    def run(self) -> str:
+        from cubridge.backend.compile import listed_instantiations
+        from cubridge.backend.emulate_build import assembly
+        from cubridge.driver.kernels import DTYPES
+
+        form = listed_instantiations(self.text.contract, DTYPES[self.dtype], self.head_dim)[0]
+        return assembly(self.text.source, self.text.contract, form, self.text.include_dirs)
 
 
 @dataclass(frozen=True, slots=True)

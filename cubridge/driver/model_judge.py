@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cubridge.driver.bound import Judgement
     from cubridge.driver.plan import Case
     from cubridge.driver.problem import Problem
-    from cubridge.driver.sandbox import Sandbox
+    from cubridge.driver.sandbox import RunsJobs
 
 NUMBERS: Final = "CU316"
 """Code of kernels that compute other values."""
@@ -32,7 +32,7 @@ _REGION_OF: Final = {"kv_range": "key_sequence", "normalizer": "row_probs"}
 class ValueJudge:
     """The value engine against a reference. Problems are made once for all the kernels that are judged."""
 
-    sandbox: Sandbox
+    sandbox: RunsJobs
     attention: Attention
     dtype: str
     cases: Sequence[Case]

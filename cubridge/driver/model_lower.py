@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.backend.anchor import anchors
 from cubridge.backend.diff import diff, render_diff
+from cubridge.driver.kernel_headers import header_texts
 from cubridge.driver.lower import patched_source
 from cubridge.driver.model_prompts import quoted
 from cubridge.driver.region_editor import RegionEditor
 from cubridge.frontend.cuda.context import KV_RANGE
-from cubridge.frontend.cuda.text import folder_headers
 from cubridge.ir.diagnostics import CuError, Diagnostic, render
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import print_field_type, print_function
@@ -167,24 +167,10 @@ def helper_signatures(kernel: ChosenKernel) -> list[str]:
 
     instance = kernel.instantiation("bf16", kernel.text.contract.head_dims[0])
     names = Guard.of(kernel, instance).callable
-    texts = _texts(kernel)
+    texts = header_texts(kernel).values()
     found = [(m[2], f"{m[1]} {m[2]}{m[3]}") for text in texts for m in _HELPER.finditer(text) if m[2] in names]
     builtin = sorted(names - {name for name, _ in found})
     return [*(line for _, line in sorted(found)), "of CUDA: " + ", ".join(builtin)]
-
-
-def _texts(kernel: ChosenKernel) -> list[str]:
-    """The headers that a kernel includes, directly or not."""
-    headers = folder_headers(kernel.text.include_dirs[0])
-    seen: dict[str, str] = {}
-    waiting = re.findall(r'#include "([^"]+)"', kernel.text.source.text)
-    while waiting:
-        name = waiting.pop()
-        file = None if name in seen else headers(name)
-        if file is not None:
-            seen[name] = file.text
-            waiting += re.findall(r'#include "([^"]+)"', file.text)
-    return [seen[n] for n in sorted(seen)]
 
 
 def _prompt(kernel: ChosenKernel, lifted: Lifted, target: Kernel, editor: RegionEditor, history: _History) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from cubridge.driver.lift_judge import LiftJudge
 from cubridge.driver.lower import lower_kernel
 from cubridge.driver.model_judge import ValueJudge
+from cubridge.driver.model_lift import lift_by_model
 from cubridge.driver.model_lower import Lowered, lower_by_model
 from cubridge.driver.model_text import TextJudge
 from cubridge.driver.model_transfer import transfer_by_model
@@ -58,6 +61,11 @@ class ModelStages:
         if self.use.sandbox is None:
             self.sandbox.close()
         self.tools.close()
+
+    def lift(self, kernel: ChosenKernel, dtype: str, head_dim: int, why: Sequence[Diagnostic]) -> Lifted:
+        """Errors: as `lift_by_model`."""
+        judge = LiftJudge(kernel, dtype, head_dim, self.sandbox)
+        return lift_by_model(judge, why, self.use.conversation())
 
     def transfer(self, subject: Subject) -> Transferred:
         """Errors: as `transfer_by_model`."""

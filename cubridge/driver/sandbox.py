@@ -35,6 +35,20 @@ class Job(Protocol[R]):
     def run(self) -> R: ...
 
 
+class RunsJobs(Protocol):
+    """Who runs jobs: a child process, or this one."""
+
+    def run(self, job: Job[R]) -> R: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """For what was accepted before, or was never a model's."""
+
+    def run(self, job: Job[R]) -> R:
+        return job.run()
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """For one job: seconds by the clock, and bytes of address space of the child and of each of its processes; `bytes` None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cubridge.driver.jobs import CompileText, EmulateText, LaunchText, PrepareText
-from cubridge.driver.sandbox import Job, Limits, Sandbox
+from cubridge.driver.sandbox import Job, Limits, RunsJobs, Sandbox
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class SandboxRunner:
     """A kernel in the child process, as one job for each problem."""
 
-    sandbox: Sandbox
+    sandbox: RunsJobs
     stage: str
     job: Callable[[Problem], Job[Outputs]]
 
@@ -37,7 +37,7 @@ class SandboxRunner:
 class SandboxTools:
     """`gpu_sandbox` has no limit of address space."""
 
-    sandbox: Sandbox
+    sandbox: RunsJobs
     gpu_sandbox: Sandbox = field(default_factory=lambda: Sandbox(Limits(bytes=None)))
 
     def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled:
