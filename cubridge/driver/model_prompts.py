@@ -11,7 +11,7 @@ from cubridge.ir.nodes import Expr
 from cubridge.ir.printer import to_text
 from cubridge.llm.prompt import fill, numbered, template
 from cubridge.llm.reply import fenced
-from cubridge.passes.options import RowTerm
+from cubridge.passes.options import RowTerm, Word
 from cubridge.passes.registry import PASSES
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Attempt:
 # ---- passes ----------------------------------------------------------------------------------------------------------
 
 _KINDS: Final[dict[object, str]] = {
-    str: "a word",
+    Word: "a word",
     Expr: "an expression",
     Expr | None: "an expression",
     tuple[Expr, ...]: "expressions, separated by commas",
