@@ -181,6 +181,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
 def _faults(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE.cu", help="kernel text with its launch contract beside it")
     parser.add_argument("--json", action="store_true", help="print every fault as JSON instead of the table")
+    parser.add_argument("--every", type=_positive, default=1, metavar="N", help="judge every N-th fault alone")
     _instance(parser)
 
 

@@ -167,7 +167,7 @@ def faults(options: Namespace) -> int:
     """Break a kernel in every way that a table of operators knows, and show which faults are caught."""
     from cubridge.driver.faults import fault_table
 
-    table = fault_table(options.kernel, options.dtype, options.head_dim, _say(options))
+    table = fault_table(options.kernel, options.dtype, options.head_dim, _say(options), options.every)
     print(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
     return DIFFERS if table.missed else 0
 

@@ -3,6 +3,7 @@
 Run after a helper changed and its emulator and GPU tests passed:
     python -m cubridge.frontend.cuda.register                             the shipped kernels, `lemmas.toml`
     python -m cubridge.frontend.cuda.register CONTRACT.toml TABLE.toml    a kernel with a table of its own
+A row of which the texts declare nothing is a fault.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cubridge.frontend.cuda.lemmas import TABLE, Lemma, read_rows
 from cubridge.frontend.cuda.structure import Program, read_program
 from cubridge.frontend.cuda.text import folder_headers, read_unit
 from cubridge.ir.contract import instantiations
+from cubridge.ir.diagnostics import CuError, render
 from cubridge.ir.source import SourceFile
 
 PACKAGED = Path(__file__).parents[2] / "kernels"
@@ -60,20 +62,39 @@ def current_digests(table: Path = TABLE, contracts: Sequence[Path] = SHIPPED) ->
     return rows
 
 
-def register(table: Path = TABLE, contracts: Sequence[Path] = SHIPPED) -> None:
-    """Rewrites the digest lists in place; everything else of the table stays byte for byte."""
-    lists = iter(digests for _, digests in current_digests(table, contracts))
+def register(table: Path = TABLE, contracts: Sequence[Path] = SHIPPED) -> list[Lemma]:
+    """Rewrites the digest lists in place; everything else of the table stays byte for byte. Gives the rows of which the texts
+    declare nothing."""
+    rows = current_digests(table, contracts)
+    lists = iter(digests for _, digests in rows)
     text = table.read_text(encoding="utf-8")
     new = re.sub(r"^digests = \[[^\]]*\]", lambda _: _list(next(lists)), text, flags=re.MULTILINE)
     table.write_text(new, encoding="utf-8")
+    return [lemma for lemma, digests in rows if not digests]
 
 
 def _list(digests: list[str]) -> str:
     return "digests = [" + ", ".join(f'"{d}"' for d in digests) + "]"
 
 
+def main(arguments: Sequence[str]) -> int:
+    """The command of this module. 0 done, 1 a row or a text is at fault, 2 usage."""
+    if len(arguments) not in (0, 2):
+        print("usage: python -m cubridge.frontend.cuda.register [CONTRACT.toml TABLE.toml]", file=sys.stderr)
+        return 2
+    table, contracts = (Path(arguments[1]), (Path(arguments[0]),)) if arguments else (TABLE, SHIPPED)
+    try:
+        unused = register(table, contracts)
+    except CuError as error:
+        print(render(error.diagnostics), file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for lemma in unused:
+        print(f"{table}: no text declares `{lemma.name}` with {len(lemma.params)} parameters", file=sys.stderr)
+    return 1 if unused else 0
+
+
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        register(Path(sys.argv[2]), (Path(sys.argv[1]),))
-    else:
-        register()
+    sys.exit(main(sys.argv[1:]))
