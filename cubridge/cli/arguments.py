@@ -116,6 +116,7 @@ def _lift(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE.cu", help="kernel text with its launch contract beside it")
     _instance(parser)
     _output(parser)
+    _model(parser)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:

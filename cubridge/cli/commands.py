@@ -35,7 +35,7 @@ def adapt(options: Namespace) -> int:
 
     adaptation = run_adapt(
         options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
-        pipeline=_given_pipeline(options.pipeline), model=_model(options), progress=_say(options),
+        pipeline=_given_pipeline(options.pipeline), model=_model(options, folder), progress=_say(options),
     )  # fmt: skip
     adaptation.write(folder)
     print(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
@@ -43,11 +43,12 @@ def adapt(options: Namespace) -> int:
 
 
 def lift(options: Namespace) -> int:
-    """Read a CUDA kernel and print its CuIR, verified."""
-    from cubridge.driver.kernels import choose_kernel
-    from cubridge.driver.lift import lift_verified
+    """Read a CUDA kernel and print its CuIR, verified.
 
-    lifted = lift_verified(choose_kernel(options.kernel), options.dtype, options.head_dim)
+    A model may read what the rules cannot; what is accepted lies beside the kernel from then on."""
+    from cubridge.driver.adapt import lift as run_lift
+
+    lifted = run_lift(options.kernel, options.dtype, options.head_dim, _model(options, options.record))
     write_output(to_text(lifted.kernel), options.output)
     return 0
 
@@ -202,7 +203,8 @@ def transcript(options: Namespace) -> int:
     return 0
 
 
-def _model(options: Namespace) -> ModelUse | None:
+def _model(options: Namespace, folder: Path | None) -> ModelUse | None:
+    """`folder`: where the transcript goes, and the answers if no other place is given."""
     from cubridge.driver.model_config import ModelConfig, read_config, with_options
 
     named = options.proposer
@@ -211,7 +213,10 @@ def _model(options: Namespace) -> ModelUse | None:
         config, options.lowering, options.allow_model_cuda, options.max_rounds, options.max_tokens, options.max_usd,
         options.model_timeout,
     )  # fmt: skip
-    return config.use(options.output / "transcript.jsonl", options.record or options.output / "replies")
+    if folder is None:
+        return config.use(None, None)
+    folder.mkdir(parents=True, exist_ok=True)
+    return config.use(folder / "transcript.jsonl", options.record or folder / "replies")
 
 
 def _say(options: Namespace) -> Callable[[str], None]:
