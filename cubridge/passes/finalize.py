@@ -51,7 +51,7 @@ class _Finalize:
         self.keep: Expr | None = None
         self.totals: dict[Expr, Expr] = {}
         self.facts = Facts.of(weights.kernel)
-        self.maximum: Expr = Binary("*", row(softmax.maximum), param(softmax.scale))
+        self.top: Expr | None = None
 
     def write(self) -> tuple[Assign, ...]:
         used = tuple(e for e in (self.normalizer.finalize, self.normalizer.lse) if e is not None)
@@ -79,14 +79,18 @@ class _Finalize:
     def _rebase(self, constants: list[Expr]) -> None:
         if not constants:
             return
-        self.maximum = self._local("m_log2", self.maximum)
-        top = self.maximum
+        top = maximum = self._maximum()
         for constant in constants:
             top = Call("maximum", (top, constant))
         self._local("top", top)
         if not any(isinstance(c, FloatLit) for c in constants):
             self._local("top", Call("where", (Binary("==", Name("top"), MINUS_INF), _ZERO, Name("top"))))
-        self.keep = self._local("keep", Call("exp2", (Binary("-", self.maximum, Name("top")),)))
+        self.top = Name("top")
+        self.keep = self._local("keep", Call("exp2", (Binary("-", maximum, Name("top")),)))
+
+    def _maximum(self) -> Expr:
+        """The local that holds the row maximum as an exponent of 2."""
+        return self._local("m_log2", Binary("*", row(self.softmax.maximum), param(self.softmax.scale)))
 
     def _row(self, term: RowTerm) -> Expr:
         """The local that holds a row reduction, relative to `top`."""
@@ -102,7 +106,9 @@ class _Finalize:
 
     def _code(self, expr: Expr, rows: Mapping[str, Expr]) -> Expr:
         """An expression over m and rows as code: exponentials and logarithms to base 2."""
-        top = self.maximum if self.keep is None else Name("top")
+        if self.top is None and any(n == "m" for n in free_names(expr)):
+            self.top = self._maximum()
+        top = self.top or SHIFT
 
         def change(node: Node) -> Node:
             match node:
@@ -206,7 +212,7 @@ class _Finalize:
 
     def _empty(self) -> Expr:
         """Does the row see no key: no score has moved its maximum."""
-        return Binary("==", row(self.softmax.maximum) if self.keep is None else self.maximum, MINUS_INF)
+        return Binary("==", row(self.softmax.maximum), MINUS_INF)
 
 
 def _is_positive(total: Expr, facts: Facts) -> bool:

@@ -21,11 +21,14 @@ from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask
 from cubridge.passes.normalize import RewriteNormalize
+from cubridge.passes.normalizer import exponentials
 from cubridge.passes.options import RowTerm, Word
 from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.row_bounds import RowBounds
+from cubridge.passes.scale import ONE, Scale
 from cubridge.passes.score import FoldScale, RewriteScore
 from cubridge.passes.simplify import Simplify
+from cubridge.passes.terms import Algebra, Terms
 
 
 def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
@@ -36,7 +39,7 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
     Errors: CU520 for a mapping of query heads to key heads other than the kernel's."""
     _check_heads(spec)
     names = {c.name: field_name(c.name, kernel) for c in spec.captures}
-    spec = _constants_in_weight(_renamed(spec, names))
+    spec = _constants_in_weight(_in_exponents(_renamed(spec, names), kernel))
     seen, weight, rows = _visibility(spec)
     steps: list[Pass] = [
         *(_bind(c, names[c.name]) for c in spec.captures),
@@ -53,6 +56,34 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
         DropDeadCode(),
     ]
     return Pipeline(tuple(steps))
+
+
+def _in_exponents(spec: AttentionSpec, kernel: Kernel) -> AttentionSpec:
+    """With a score that is the exponent itself, where weights are exponentials of one multiple of it."""
+    bodies = (spec.weight, *(r.body for r in spec.rows))
+    scales = {scale for e in exponentials(bodies) if (scale := _multiple(Algebra(kernel).terms(e))) is not None}
+    if not spec.shift or len(scales) != 1 or scales == {ONE}:
+        return spec
+    (scale,) = scales
+    unit = scale.to_expr()
+    inverse = {n: Binary("/", Name(n), unit) for n in ("x", "m")}
+
+    def rescaled(expr: Expr) -> Expr:
+        return Algebra(kernel).normal(substitute(expr, inverse))
+
+    return replace(
+        spec,
+        score=Binary("*", spec.score, unit, span=spec.score.span),
+        weight=rescaled(spec.weight),
+        rows=tuple(replace(r, body=rescaled(r.body)) for r in spec.rows),
+        finalize=rescaled(spec.finalize),
+        lse=None if spec.lse is None else rescaled(spec.lse),
+    )
+
+
+def _multiple(terms: Terms) -> Scale | None:
+    """The constant that multiplies x in an exponent."""
+    return next((t.scale for t in terms if t.over == (Name("x"),) and not t.under), None)
 
 
 def _constants_in_weight(spec: AttentionSpec) -> AttentionSpec:

@@ -80,24 +80,24 @@ class _Weights:
                 self._add(term, self._code(term.body, {"w": SCORE}))
         else:
             self.body.append(assign("w", Call("exp2", (power,))))
-            for term in self._sums():
-                self._sum(term)
-            self.body.append(assign("s", self._element(weight)))
+            self._in_order(weight, weight)
         self._finish()
 
     def _elementwise(self, weight: Expr) -> None:
         """Weights of each score by itself: no maximum, and nothing to rescale."""
+        self._in_order(weight, weight if self.normalizer.rows else self._without_factor(weight))
+        self._finish()
+        self.kernel = with_region(self.kernel, "row_rescale", ())
+
+    def _in_order(self, weight: Expr, written: Expr) -> None:
+        """Sums of other values before the weights overwrite the scores, sums of the weights after."""
         same = [r for r in self._sums() if r.body == weight and r.over is None]
         for term in self._sums():
             if term not in same:
                 self._sum(term)
-        if not self.normalizer.rows:
-            weight = self._without_factor(weight)
-        self.body.append(assign("s", self._element(weight)))
+        self.body.append(assign("s", self._element(written)))
         for term in same:
             self._add(term, SCORE)
-        self._finish()
-        self.kernel = with_region(self.kernel, "row_rescale", ())
 
     def _finish(self) -> None:
         self.kernel = with_region(self.kernel, "row_probs", self.body)
@@ -154,8 +154,9 @@ class _Weights:
         self.body.append(assign(row(field), Binary("+", total, Call("partial_rowsum", (value,)))))
 
     def _field(self, term: RowTerm) -> str:
-        """The field of a row sum: that of the source for the sum of exp(x - m), or its first other sum."""
-        if self.softmax.total not in self.fields.values() and (term.body == EXP or not self.normalizer.is_shifted):
+        """The field of a row sum: that of the source for the sum of exp(x - m), or for the first sum where there is none."""
+        is_free = self.softmax.total not in self.fields.values()
+        if is_free and (term.body == EXP or not any(r.body == EXP for r in self._sums())):
             self.fields[term.name] = self.softmax.total
             return self.softmax.total
         name = self._free(term.name)

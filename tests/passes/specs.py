@@ -188,6 +188,13 @@ CASES: Final[dict[str, Case]] = {
     "bounded denominator": Case(
         normalised("exp(x)", {"l": "sum exp(x)"}, "2 * acc / maximum(l, Lk)", score="s", mask="j <= i")
     ),
+    "scaled exponents": Case(
+        normalised(
+            "where(j < i, exp(x * 0.3 - m * 0.3 + 0.5), exp(0.3 * (x - m)))",
+            {"l": "sum where(j < i, exp(x * 0.3 - m * 0.3 + 0.5), exp(0.3 * (x - m)))"},
+            "acc / l", "m * 0.3 + log(l)", score="s", mask="j <= i",
+        )
+    ),
     "all keys below": Case(
         normalised("exp(x - m)", {"l": "sum exp(x - m) over j < Lk"}, "acc / l", mask="j <= i")
     ),
