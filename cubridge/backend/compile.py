@@ -22,7 +22,8 @@ _NAME = "kernel.cu"
 """What the compiler calls the text, wherever it lies: logs and cubins depend on content alone."""
 FEW_SPILLS = 32
 """Bytes stored and loaded a thread, together. A register or two outside the inner loop costs less than a smaller tile."""
-_OPTIONS = ("--std=c++17", "--no-source-include", "--ptxas-options=-v")
+_OPTIONS = ("--std=c++17", "--no-source-include", "--ptxas-options=-v", "--no-cache")
+"""Where a driver is, NVRTC has a cache of its own, and what comes from there comes without the assembler's log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
+from cubridge.backend.compile import compile_best
 from cubridge.backend.device import KernelText
 from cubridge.backend.gpu import find_gpu
 from cubridge.backend.headers import KERNELS_DIR
@@ -14,6 +18,7 @@ from cubridge.backend.runtime import Launcher
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
+from cubridge.ir.types import DType
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
@@ -41,8 +46,8 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def qkv(length: int = 300, head_dim: int = 128) -> tuple[Tensor, Tensor, Tensor]:
-    torch.manual_seed(length)
+def qkv(length: int = 300, head_dim: int = 128, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(seed)
     q, k, v = (torch.randn(2, h, length, head_dim, device="cuda", dtype=torch.bfloat16) for h in (4, 2, 2))
     return q, k, v
 
@@ -54,12 +59,15 @@ def expected(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def test_a_launch_is_on_the_current_stream(name: str) -> None:
+    """Behind work that takes long: on another stream it would end at once, and read what was there before."""
     launcher = Launcher(find_gpu(), kernel_text(name))
-    launcher(*qkv())
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)
-        q, k, v = qkv()
+        launcher(*qkv(seed=1))  # loads the kernel and fills this stream's pool of memory
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+        q, k, v = qkv(seed=2)
         out = launcher(q, k, v)
         done = stream.record_event()
     assert not done.query()
@@ -122,9 +130,23 @@ def test_many_launches_keep_no_memory(name: str) -> None:
     launcher = Launcher(find_gpu(), kernel_text(name))
     inputs = qkv()
     launcher(*inputs)
+    gc.collect()  # what other tests left, which would be counted if it went meanwhile
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     for _ in range(50):
         launcher(*inputs)
     torch.cuda.synchronize()
     assert torch.cuda.memory_allocated() == before
+
+
+def test_a_text_that_the_driver_has_cached_tells_its_resources(name: str, tmp_path: Path) -> None:
+    """NVRTC keeps results of its own where a driver is; from there comes no log of the assembler."""
+    text = kernel_text(name)
+    forms = [
+        compile_best(
+            text.source, text.contract, DType.BF16, 64, find_gpu().target(text).name, cache_dir=tmp_path / folder
+        )
+        for folder in ("first", "second")
+    ]
+    assert not any(f.from_cache for f in forms)
+    assert forms[0].resources == forms[1].resources and forms[0].resources.registers > 0
