@@ -34,7 +34,7 @@ from cubridge.passes.coerce import Coercion
 from cubridge.passes.options import Word
 from cubridge.passes.poly import Poly, poly
 from cubridge.passes.prove import Facts, at_most, nonnegative
-from cubridge.passes.regions import assign, tile, with_region
+from cubridge.passes.regions import assign, free_name, tile, with_region
 from cubridge.passes.shape import tile_shape
 
 _TYPES: Final = {"f32": DType.F32, "i32": DType.I32}
@@ -142,7 +142,7 @@ class _Placer:
         loads = [n for n in walk(value) if _is_load(n)]
         first = _table(self.kernel, loads[0])
         dtype = first.type.dtype if isinstance(value, Index) else _TYPES[_KINDS[Coercion(self.kernel).typed(value)[1]]]
-        name = _free(first.name + suffix, {f.name for f in self.kernel.tile_state} | {"b", "h", "hk", "q_start"})
+        name = free_name(first.name + suffix, {f.name for f in self.kernel.tile_state} | {"b", "h", "hk", "q_start"})
         state = (*self.kernel.tile_state, Field(name, kind(dtype)))
         self.kernel = replace(self.kernel, tile_state=state)
         self.kernel = with_region(self.kernel, "tile_setup", (*setup.body, assign(tile(name), value)))
@@ -159,7 +159,7 @@ class _Placer:
                 return known.target
         taken = {n.id for n in walk(self.kernel) if isinstance(n, Name)}
         taken |= {t.target.id for t in self.key_loads if isinstance(t.target, Name)}
-        local = assign(_free(f"{field.name}_j", taken), safe)
+        local = assign(free_name(f"{field.name}_j", taken), safe)
         self.key_loads.append(local)
         return local.target
 
@@ -262,12 +262,4 @@ def _with_indices(expr: E, values: Mapping[str, Expr]) -> E:
 
     result = change(expr)
     assert isinstance(result, type(expr))
-    return result
-
-
-def _free(name: str, taken: set[str]) -> str:
-    number, result = 1, name
-    while result in taken:
-        number += 1
-        result = f"{name}_{number}"
     return result

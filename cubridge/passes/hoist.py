@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, Index, Kernel, Name, Node, Row, Stmt, Unary
+from cubridge.ir.nodes import SIZES, Assign, Attr, Binary, Call, Expr, IntLit, Kernel, Name, Node, Row, Stmt, Unary
 from cubridge.ir.walk import map_children, walk
 from cubridge.passes.base import Pass, PassContext
-from cubridge.passes.exprs import COMPARISONS
 from cubridge.passes.poly import Poly, poly, to_expr
-from cubridge.passes.regions import assign, with_region
+from cubridge.passes.regions import assign, free_name, with_region
 
 _REGIONS: Final = ("score", "mask", "row_probs")
 _ALIGNED: Final = Poly.atom(Name("i")) + Poly.atom(Name("Lk")) - Poly.atom(Name("Lq"))
@@ -43,7 +41,8 @@ class _Hoister:
 
     def __init__(self, kernel: Kernel, names: set[str]) -> None:
         self.rows = {("tile", f.name) for f in kernel.tile_state if isinstance(f.type, Row)}
-        self.row_locals: set[str] = set()
+        self.row_names = {"i"}
+        self.key_names = {"j", "s"}
         self.names = names
         self.new: list[Assign] = []
         self.known: dict[Expr, Expr] = {}
@@ -55,10 +54,11 @@ class _Hoister:
     def statement(self, statement: Stmt) -> Stmt:
         if not isinstance(statement, Assign):
             return statement
-        if isinstance(statement.target, Name) and statement.target.id != "s" and self._is_row(statement.value):
-            self.row_locals.add(statement.target.id)
-            return statement
-        if not _varies_over_keys(statement.value):
+        if isinstance(statement.target, Name) and self._is_key(statement.value):
+            self.key_names.add(statement.target.id)
+        if isinstance(statement.target, Name) and self._is_row(statement.value):
+            self.row_names.add(statement.target.id)
+        if not self._is_key(statement.value):
             return statement
         return replace(statement, value=self._expr(statement.value))
 
@@ -80,7 +80,7 @@ class _Hoister:
     def _regrouped(self, expr: Expr) -> Expr:
         """An integer sum as its part over keys, and one row value."""
         value = poly(expr)
-        keys = Poly(tuple(t for t in value.terms if any(_varies_over_keys(a) for a in t[0])))
+        keys = Poly(tuple(t for t in value.terms if any(self._is_key(a) for a in t[0])))
         rest = value - keys
         if not keys.terms or not any(self._is_row(a) for a in rest.atoms()):
             return self._expr(expr) if isinstance(expr, Call) else expr
@@ -99,53 +99,41 @@ class _Hoister:
             return value
         if value not in self.known:
             name = "i_key" if _is_integer(value) and poly(value).equals(_ALIGNED) else "row_value"
-            self.known[value] = Name(_free(name, self.names))
+            self.known[value] = Name(free_name(name, self.names))
+            self.names.add(free_name(name, self.names))
             self.new.append(assign(self.known[value], value))
         return self.known[value]
 
     def _is_row(self, expr: Expr) -> bool:
         """Does the value vary over rows and over nothing else."""
         nodes = list(walk(expr))
-        if _varies_over_keys(expr) or any(isinstance(n, Name) and n.id in ("o", "e", "w", "row") for n in nodes):
+        if self._is_key(expr) or any(isinstance(n, Name) and n.id in ("o", "e", "row") for n in nodes):
             return False
         return any(self._is_row_leaf(n) for n in nodes)
+
+    def _is_key(self, expr: Expr) -> bool:
+        return any(isinstance(n, Name) and n.id in self.key_names for n in walk(expr))
 
     def _is_row_leaf(self, node: Node) -> bool:
         match node:
             case Name(name):
-                return name == "i" or name in self.row_locals
+                return name in self.row_names
             case Attr(Name(scope), name):
                 return (scope, name) in self.rows
             case _:
                 return False
 
 
-def _varies_over_keys(expr: Expr) -> bool:
-    return any(isinstance(n, Name) and (n.id in ("j", "s", "w") or n.id.endswith("_j")) for n in walk(expr))
-
-
 def _is_integer(expr: Expr) -> bool:
     """Is an expression of indices and sizes alone, in integer operations."""
     match expr:
         case Binary(op, left, right):
-            return op not in (*COMPARISONS, "/", "&", "|", "^", "**") and _is_integer(left) and _is_integer(right)
+            return op in ("+", "-", "*", "//", "%") and _is_integer(left) and _is_integer(right)
         case Name(name):
-            return name not in ("s", "w", "inf", "nan", "LOG2E", "LN2", "pi")
+            return name in ("i", "j", *SIZES)
         case Call("minimum" | "maximum" | "abs", args):
             return all(_is_integer(a) for a in args)
-        case Attr() | Index() | Call():
-            return False
         case Unary("-", operand):
             return _is_integer(operand)
         case _:
-            return type(expr).__name__ == "IntLit"
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    number, result = 1, name
-    while result in taken:
-        number += 1
-        result = f"{name}_{number}"
-    if isinstance(taken, set):
-        taken.add(result)
-    return result
+            return isinstance(expr, IntLit)

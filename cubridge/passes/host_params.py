@@ -27,7 +27,7 @@ from cubridge.ir.nodes import (
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, rewrite, walk
 from cubridge.passes.exprs import COMPARISONS, MIRRORED, number
-from cubridge.passes.regions import param
+from cubridge.passes.regions import free_name, param
 from cubridge.passes.scale import host_value, scale_of, without_casts
 
 
@@ -95,7 +95,7 @@ class HostParams:
         return self._new(name, Scalar(DType.F32, host))
 
     def _new(self, name: str, kind: Scalar) -> Expr:
-        field = Field(free_name(self.kernel, name), kind, fixed=False)
+        field = Field(free_name(name, {f.name for f in self.kernel.params}), kind, fixed=False)
         self.kernel = replace(self.kernel, params=(*self.kernel.params, field))
         return param(field.name)
 
@@ -158,16 +158,6 @@ def _needs_host(expr: Call | Binary) -> bool:
     return (isinstance(expr, Call) and expr.fn == "i32") or (isinstance(expr, Binary) and expr.op == "**")
 
 
-def free_name(kernel: Kernel, name: str) -> str:
-    """`name`, numbered if the kernel has a parameter of that name."""
-    taken = {f.name for f in kernel.params}
-    number, result = 1, name
-    while result in taken:
-        number += 1
-        result = f"{name}_{number}"
-    return result
-
-
 def _is_plain(expr: Expr) -> bool:
     match expr:
         case FloatLit() | IntLit() | Attr():
@@ -225,7 +215,7 @@ def _renumbered(kernel: Kernel) -> Kernel:
         match = _NUMBERED.fullmatch(field.name)
         if match is None or field.fixed or not isinstance(field.type, Scalar) or isinstance(field.type.host, Name):
             continue
-        name = free_name(kernel, match[1])
+        name = free_name(match[1], {f.name for f in kernel.params})
         if len(name) < len(field.name):
             kernel = _renamed(kernel, field.name, name)
     return kernel

@@ -15,11 +15,10 @@ _DEPTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`constants`: compile-time values. `least`: lower bounds of atoms. `most`: upper bounds of atoms."""
+    """`constants`: compile-time values. `least`: lower bounds of atoms."""
 
     constants: Mapping[str, int] = field(default_factory=dict)
     least: Mapping[Expr, int] = field(default_factory=dict)
-    most: Mapping[Expr, Poly] = field(default_factory=dict)
 
     @staticmethod
     def of(kernel: Kernel) -> Facts:
@@ -185,8 +184,6 @@ def _never_negative(value: Poly, facts: Facts) -> bool:
 
 def _bounds(atom: Expr, from_below: bool, facts: Facts) -> Iterator[Poly]:
     """Lower bounds of an atom, or upper bounds, other than those of its terms alone."""
-    if not from_below and atom in facts.most:
-        yield facts.most[atom]
     match atom:
         case Binary("%", value, by) if _is_positive(by, facts):
             if not from_below:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from cubridge.ir.nodes import Assign, Attr, Call, Expr, Field, Function, Kernel, Name, Stmt
+from cubridge.ir.nodes import Assign, Attr, Call, Expr, Function, Kernel, Name, Stmt
 from cubridge.ir.walk import substitute
 from cubridge.passes.exprs import MINUS_INF
 
@@ -48,20 +48,18 @@ def masked(predicate: Expr) -> Assign:
     return assign("s", Call("where", (predicate, SCORE, MINUS_INF)))
 
 
+def free_name(name: str, taken: Collection[str]) -> str:
+    """`name`, numbered if it is taken."""
+    number, result = 1, name
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    return result
+
+
 def param(name: str) -> Attr:
     return Attr(Name("p"), name)
 
 
 def tile(name: str) -> Attr:
     return Attr(Name("tile"), name)
-
-
-def variant_fields(kernel: Kernel) -> tuple[Field, ...]:
-    return tuple(f for f in kernel.params if not f.fixed)
-
-
-def with_variant_fields(kernel: Kernel, fields: Iterable[Field]) -> Kernel:
-    """The kernel with other fields in its `params` region; the fixed ones stay where they are, before them."""
-    fixed = tuple(f for f in kernel.params if f.fixed)
-    params = (*fixed, *fields)
-    return kernel if params == kernel.params else replace(kernel, params=params)
