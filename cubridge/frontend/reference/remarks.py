@@ -46,8 +46,8 @@ def _bias_fills(found: Normalizer) -> Iterator[Remark]:
     for term in (found.score, found.weight):
         for part in walk(term):
             if isinstance(part, Apply) and part.op == "where" and part.sort is Sort.REAL:
-                fill = part.args[2]
-                if isinstance(fill, Const) and -math.inf < fill.value <= NOTABLE_FILL:
+                fills = (x for x in part.args[1:] if isinstance(x, Const) and -math.inf < x.value <= NOTABLE_FILL)
+                for fill in fills:
                     yield Remark(
                         f"the fill {float(fill.value):g} is a bias, not a mask: keys filled with it are still read; "
                         "use -inf for a mask",
