@@ -99,7 +99,7 @@ def run_trial(suite: Suite, trial: Trial, folder: Path, sandbox: Sandbox) -> Out
         reason, broken = _reason(error), error.exit_code == 5 or error.diagnostics[0].code in _PROVIDER_FAILED
     except Exception as error:  # a fault of ours must not stop the other trials
         reason = f"a fault of cuirc itself: {type(error).__name__}"
-    return Outcome(*trial.key, not reason, verdict, reason, broken, speed, **_spent(use))
+    return Outcome(*trial.key, not reason, verdict, reason, broken, speed, *_spent(use))
 
 
 _PROVIDER_FAILED: Final = frozenset(("CU701", "CU702", "CU704"))
@@ -140,16 +140,14 @@ def _reason(error: CuError) -> str:
     return " ".join(dict.fromkeys(codes))
 
 
-def _spent(use: ModelUse | None) -> dict[str, object]:
+def _spent(use: ModelUse | None) -> tuple[int, int, float | None]:
+    """Replies, tokens and US dollars."""
     replies = [e for e in _events(use) if e["event"] == "reply"]
     tokens = [e["tokens"] for e in replies]
     costs = [e["cost_usd"] for e in replies]
     known = [c for c in costs if isinstance(c, float)]
-    return {
-        "replies": len(replies),
-        "tokens": sum(t["input"] + t["output"] for t in tokens if isinstance(t, dict)),
-        "cost_usd": sum(known) if known else None,
-    }
+    spent = sum(int(t["input"]) + int(t["output"]) for t in tokens if isinstance(t, dict))
+    return len(replies), spent, sum(known) if known else None
 
 
 def _events(use: ModelUse | None) -> Iterator[dict[str, object]]:

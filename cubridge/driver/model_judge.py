@@ -104,7 +104,7 @@ def check_key_sequence(kernel: Kernel) -> None:
         return  # it reads what has no value before a launch
     if fault is not None:
         wrong = {"skipped": "is not visited, and some row sees a key of it", "unmasked": "is walked without its mask"}
-        sizes = ", ".join(f"{e.id}={fault.values[e]}" for e in fault.values if getattr(e, "id", "") in ("Lq", "Lk"))
+        sizes = ", ".join(f"{name}={fault.values[Name(name)]}" for name in ("Lq", "Lk"))
         message = f"key tile {fault.tile} {wrong[fault.what]}, in the query tile at row {fault.q_start} ({sizes})"
         raise CuError(Diagnostic(NUMBERS, message, kernel.region("key_sequence").span))
 

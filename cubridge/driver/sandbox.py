@@ -148,7 +148,7 @@ def _send(child: subprocess.Popen[bytes], data: bytes, end: float) -> None:
     descriptor = child.stdin.fileno()
     os.set_blocking(descriptor, False)
     while message:
-        _await(end, write=descriptor)
+        _await(end, descriptor, select.POLLOUT)
         message = message[os.write(descriptor, message[:_CHUNK]) :]
 
 
@@ -167,15 +167,16 @@ def _receive(child: subprocess.Popen[bytes], end: float) -> bytes:
 
 def _bytes(descriptor: int, end: float) -> Iterator[bytes]:
     while True:
-        _await(end, read=descriptor)
+        _await(end, descriptor, select.POLLIN)
         part = os.read(descriptor, _CHUNK)
         if not part:
             raise EOFError
         yield part
 
 
-def _await(end: float, read: int | None = None, write: int | None = None) -> None:
-    left = end - time.monotonic()
-    ready = select.select([read] * (read is not None), [write] * (write is not None), [], max(0.0, left))
-    if not any(ready):
+def _await(end: float, descriptor: int, event: int) -> None:
+    """Until a pipe can be read or written, or has ended. Errors: TimeoutError."""
+    poll = select.poll()
+    poll.register(descriptor, event)
+    if not poll.poll(1000.0 * max(0.0, end - time.monotonic())):
         raise TimeoutError

@@ -26,8 +26,8 @@ def slots(name: str) -> frozenset[str]:
 
 def fill(name: str, values: Mapping[str, str]) -> str:
     """The prompt `name` with its slots filled. Slots inside the values stay as they are."""
-    if slots(name) != values.keys():
-        raise InternalError(f"prompt {name}: slots {sorted(slots(name) ^ values.keys())} do not match")
+    if slots(name) != frozenset(values):
+        raise InternalError(f"prompt {name}: slots {sorted(slots(name) ^ frozenset(values))} do not match")
     return _SLOT.sub(lambda match: values[match[1]], template(name))
 
 
