@@ -12,7 +12,18 @@ from cubridge.frontend.reference.algebra.predicates import TRUE, at_least_zero, 
 from cubridge.frontend.reference.algebra.reals import mul, power
 from cubridge.frontend.reference.algebra.reduce import reduce, replace, substitute
 from cubridge.frontend.reference.algebra.selection import where
-from cubridge.frontend.reference.algebra.terms import Apply, Load, Reduce, Term, const, index, is_const, walk
+from cubridge.frontend.reference.algebra.terms import (
+    Apply,
+    Const,
+    Load,
+    Reduce,
+    Term,
+    arena,
+    const,
+    index,
+    is_const,
+    walk,
+)
 from cubridge.frontend.reference.attention import QKV, Axes, place_of, place_of_index, subscript_text
 from cubridge.frontend.reference.printing import text
 from cubridge.frontend.reference.refusal import refuse
@@ -20,6 +31,8 @@ from cubridge.frontend.reference.refusal import refuse
 
 def find_accumulator(out: Term, axes: Axes) -> Reduce:
     sums = [r for r in walk(out) if isinstance(r, Reduce) and "v" in r.reads]
+    if not sums and isinstance(out, Const):
+        refuse("CU480", "the output is one number everywhere: no row sees a key", arena().here, "check the mask")
     if not sums:
         refuse("CU480", "the output does not come from a sum over the keys of v", place_of(out), "return weights @ v")
     outer = next((r for r in sums if any(isinstance(x, Reduce) and "v" in x.reads for x in walk(r.body))), None)

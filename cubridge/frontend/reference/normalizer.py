@@ -13,8 +13,9 @@ from fractions import Fraction
 from typing import Final
 
 from cubridge.frontend.reference.algebra.numbers import number, split_product
-from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg, power
+from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg, power, reciprocal
 from cubridge.frontend.reference.algebra.reduce import replace
+from cubridge.frontend.reference.algebra.selection import under
 from cubridge.frontend.reference.algebra.terms import Symbol, Term, is_op, op_args, sizes_only, symbol, walk
 from cubridge.frontend.reference.attention import ACC, Attention, Row, S, place_of
 from cubridge.frontend.reference.refusal import refuse
@@ -41,7 +42,7 @@ class Normalizer:
 def normalize(found: Attention) -> Normalizer:
     """Errors: CU485 where more than one pass over the keys is needed, CU486 where the mask or the weights are out of reach."""
     _check_single_pass(found)
-    score = choose_score(found.weight)
+    found, score = _common_score(found)
     weight, rows = _in_score(found.weight, score), tuple(_row_in_score(r, score) for r in found.rows)
     weight, found = _without_sizes(weight, found)
     rate = _shift_rate(weight)
@@ -89,6 +90,24 @@ def _check_single_pass(found: Attention) -> None:
 
 
 # ---- the score -------------------------------------------------------------------------------------------------------
+
+
+def _common_score(found: Attention) -> tuple[Attention, Score]:
+    """The score of the weight. Where the mask has simplified the weight, and a row sum over more keys still has the whole
+    score, the weight is written with that: on visible keys the two are equal."""
+    score = choose_score(found.weight)
+    if all(score.within(r.body) is not None for r in found.rows):
+        return found, score
+    for row in found.rows:
+        seen = under(found.mask, row.body)
+        ratio = mul(found.weight, reciprocal(seen))
+        if seen is row.body or _S in ratio.reads:
+            continue
+        whole = dataclasses.replace(found, weight=mul(ratio, row.body))
+        score = choose_score(whole.weight)
+        if all(score.within(r.body) is not None for r in whole.rows):
+            return whole, score
+    return found, choose_score(found.weight)
 
 
 def _in_score(term: Term, score: Score) -> Term:

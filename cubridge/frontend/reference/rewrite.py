@@ -31,7 +31,7 @@ def attention_math(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """scaled_dot_product_attention as PyTorch documents it. A row that a bool mask leaves empty gives NaN here and 0 in PyTorch."""
+    """scaled_dot_product_attention as PyTorch documents it; a row that a mask leaves empty gives 0, as PyTorch computes it."""
     if dropout_p != 0:
         refuse("CU478", "dropout: the output would be random", user_span(), "pass dropout_p=0.0", call_chain())
     if enable_gqa:
@@ -47,7 +47,8 @@ def attention_math(
             scores = scores.masked_fill(attn_mask.logical_not(), -math.inf)
         else:
             scores = scores + attn_mask
-    return torch.softmax(scores, -1) @ value
+    weights = torch.softmax(scores, -1)
+    return (weights if attn_mask is None else weights.nan_to_num(0.0)) @ value
 
 
 def _as_tensor(mask: Any) -> Tensor | None:

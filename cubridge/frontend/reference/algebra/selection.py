@@ -11,7 +11,18 @@ from collections.abc import Callable
 from typing import Final
 
 from cubridge.frontend.reference.algebra.predicates import FALSE, conjunction, disjunction, implies, negation, select
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, assume, const, is_op, op_args
+from cubridge.frontend.reference.algebra.terms import (
+    Apply,
+    Const,
+    Sort,
+    Term,
+    apply,
+    assume,
+    const,
+    is_const,
+    is_op,
+    op_args,
+)
 
 MASK_FILL: Final = -1e8
 """A finite fill at or below this is a mask: its weight underflows to exactly 0 wherever the row sees a key."""
@@ -31,11 +42,14 @@ def where(condition: Term, a: Term, b: Term) -> Term:
         return a if condition.value else b
     if a is b:
         return a
-    a, b = _under(condition, a), _under(negation(condition), b)
+    a, b = under(condition, a), under(negation(condition), b)
     if isinstance(a, Apply) and a.op == "where" and a.args[2] is b:
         return where(conjunction(condition, a.args[0]), a.args[1], b)
     if isinstance(b, Apply) and b.op == "where" and b.args[1] is a:
         return where(disjunction(condition, b.args[0]), a, b.args[2])
+    hoisted = _hoisted(condition, a, b)
+    if hoisted is not None:
+        return hoisted
     if _belongs_first(b, a):
         condition, a, b = negation(condition), b, a
     if isinstance(a, Apply) and a.op == "where" and is_masking(b) and is_masking(a.args[2]):
@@ -44,21 +58,50 @@ def where(condition: Term, a: Term, b: Term) -> Term:
     return apply("where", (condition, a, b), a.sort)
 
 
-def _under(condition: Term, branch: Term) -> Term:
+def _hoisted(condition: Term, a: Term, b: Term) -> Term | None:
+    """A fill or a zero inside one branch becomes the outermost choice."""
+    if isinstance(a, Const) or isinstance(b, Const):
+        return None
+    if is_op(a, "where") and _is_fill(a.children()[2]):
+        inner, value, fill = a.children()
+        return where(disjunction(negation(condition), inner), where(condition, value, b), fill)
+    if is_op(b, "where") and _is_fill(b.children()[2]):
+        inner, value, fill = b.children()
+        return where(disjunction(condition, inner), where(condition, a, value), fill)
+    return None
+
+
+def _is_fill(term: Term) -> bool:
+    return is_masking(term) or (term.sort is Sort.REAL and is_const(term, 0))
+
+
+def under(condition: Term, branch: Term) -> Term:
     """The branch, knowing that the condition holds there."""
-    if not (isinstance(branch, Apply) and branch.op == "where"):
+    if not (isinstance(branch, Apply) and branch.selects):
         return branch
+    if branch.op != "where":
+        args = tuple(under(condition, a) for a in branch.args)
+        same = all(a is b for a, b in zip(args, branch.args, strict=True))
+        return branch if same else again(branch, args)
     inner, then, otherwise = branch.args
     both = conjunction(condition, inner)
     if both is FALSE:
-        return _under(condition, otherwise)
+        return under(condition, otherwise)
     if implies(condition, inner):
-        return _under(condition, then)
+        return under(condition, then)
     given = op_args(condition, "and")
     rest = conjunction(*(part for part in op_args(both, "and") if part not in given))
-    then, otherwise = _under(both, then), _under(conjunction(condition, negation(inner)), otherwise)
+    if len(op_args(rest, "and")) > len(op_args(inner, "and")):
+        rest = inner
+    then, otherwise = under(both, then), under(conjunction(condition, negation(inner)), otherwise)
     same = rest is inner and then is branch.args[1] and otherwise is branch.args[2]
     return branch if same else where(rest, then, otherwise)
+
+
+def again(term: Apply, args: tuple[Term, ...]) -> Term:
+    from cubridge.frontend.reference.algebra.rebuild import rebuild
+
+    return rebuild(term, args)
 
 
 def _belongs_first(b: Term, a: Term) -> bool:
@@ -89,13 +132,10 @@ def push(function: Callable[..., Term], *args: Term) -> Term | None:
 
 
 def _condition_to_push(function: Callable[..., Term], args: tuple[Term, ...], selections: list[Apply]) -> Term | None:
-    first = selections[0].args[0]
-    others = [a for a in args if not is_op(a, "where")]
-    one_condition = all(s.args[0] is first for s in selections)
-    if len(args) == 1 or (one_condition and (len(selections) > 1 or all(isinstance(o, Const) for o in others))):
-        return first
-    if not others and all(isinstance(s.args[1], Const) and isinstance(s.args[2], Const) for s in selections):
-        return first
+    """A condition on whose constant side the result is constant; any other would make the form depend on the order."""
+    constant = all(isinstance(s.args[1], Const) and isinstance(s.args[2], Const) for s in selections)
+    if constant and all(isinstance(a, Const) or is_op(a, "where") for a in args):
+        return selections[0].args[0]
     for selection in selections:
         for branch in (1, 2):
             if isinstance(selection.args[branch], Const):

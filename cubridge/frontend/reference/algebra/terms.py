@@ -40,15 +40,17 @@ class Term:
 
     `free`: names of free indices. `reads`: names of the tensors and, with a leading `$`, of the symbols below.
     `height`: how deep reductions nest. `depth`: how deep the term is. `digest`: a stable hash that orders operands.
+    `selects`: a `where` stands in it, outside reductions and subscripts.
     """
 
-    __slots__ = ("depth", "digest", "free", "height", "reads", "sort")
+    __slots__ = ("depth", "digest", "free", "height", "reads", "selects", "sort")
     sort: Sort
     free: frozenset[str]
     reads: frozenset[str]
     height: int
     depth: int
     digest: int
+    selects: bool
 
     def children(self) -> tuple[Term, ...]:
         return ()
@@ -245,6 +247,7 @@ def _finish(
     depth: int = 0,
 ) -> AnyTerm:
     term.sort, term.free, term.reads, term.height, term.depth = sort, free, reads, height, depth
+    term.selects = isinstance(term, Apply) and (term.op == "where" or any(a.selects for a in term.args))
     _ARENA.get().admit(key, term)
     return term
 
@@ -278,7 +281,7 @@ def const(value: Number) -> Const:
         found.value = value
         found.sort = Sort.BOOL if kind is bool else Sort.INT if kind is int else Sort.REAL
         found.free, found.reads, found.height, found.depth = NO_NAMES, NO_NAMES, 0, 0
-        found.digest = _digest("const", repr(value))
+        found.digest, found.selects = _digest("const", repr(value)), False
         _SHARED[key] = found
     assert isinstance(found, Const)
     return found
@@ -291,7 +294,7 @@ def size(name: str) -> Size:
         found = Size()
         found.name = name
         found.sort, found.free, found.reads, found.height, found.depth = Sort.INT, NO_NAMES, NO_NAMES, 0, 0
-        found.digest = _digest("size", name)
+        found.digest, found.selects = _digest("size", name), False
         _SHARED[key] = found
     assert isinstance(found, Size)
     return found
