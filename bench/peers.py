@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from bench.masks import Visible, everything, tensor
 from bench.variants import BenchVariant
 
 Work = Callable[[], object]
@@ -30,16 +31,24 @@ class Setting:
     def lengths(self) -> tuple[int, int]:
         return self.q.shape[2], self.k.shape[2]
 
+    @property
+    def grouped(self) -> bool:
+        return self.q.shape[1] != self.k.shape[1]
+
+    def rule(self) -> Visible:
+        return self.variant.visible(self.extra, *self.lengths)
+
     def visible(self) -> Tensor:
-        """[Lq, Lk] bool."""
-        lq, lk = self.lengths
-        i, j = (torch.arange(n, device=self.q.device) for n in (lq, lk))
-        return self.variant.visible(i[:, None], j[None, :], lq, lk)
+        """bool [B, Lq, Lk], B 1 where all batch entries are alike."""
+        counts = (self.q.shape[0] if self.variant.by_batch else 1, *self.lengths)
+        b, i, j = (torch.arange(n, device=self.q.device) for n in counts)
+        return self.rule()(b[:, None, None], i[None, :, None], j[None, None, :]).expand(counts)
 
     def flops(self) -> float:
         """Multiplications and additions of both products over visible elements."""
         batch, heads, _, head_dim = self.q.shape
-        return 4.0 * batch * heads * head_dim * float(self.visible().sum())
+        seen = self.visible()
+        return 4.0 * heads * head_dim * float(seen.sum()) * batch / seen.shape[0]
 
 
 def eager(setting: Setting, reference: Callable[..., object]) -> Work:
@@ -50,45 +59,57 @@ def eager(setting: Setting, reference: Callable[..., object]) -> Work:
 
 
 def sdpa(setting: Setting) -> dict[str, Work]:
-    """By backend. Full and causal go by flag; other masks and linear biases as a dense mask, by torch's own choice of backend."""
+    """By backend. Full and causal go by flag; other masks and small biases as a dense mask, by torch's own choice of backend."""
     variant, (lq, lk) = setting.variant, setting.lengths
-    if not variant.softmax or variant.score in ("softcap", "sink"):
+    if not variant.softmax or variant.score not in (None, *_BIASES):
         return {}
-    if variant.score is None and (variant.name == "full" or (variant.causal and lq == lk)):
+    if variant.score is None and (variant.visible is everything or (variant.causal and lq == lk)):
         backends = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}
         return {name: _by_flag(setting, backend) for name, backend in backends.items()}
     return {"mask": _by_mask(setting)}
 
 
 def _by_flag(setting: Setting, backend: SDPBackend) -> Work:
-    grouped = setting.q.shape[1] != setting.k.shape[1]
-
     def work() -> Tensor:
         with sdpa_kernel(backend):
             return torch.nn.functional.scaled_dot_product_attention(
-                setting.q, setting.k, setting.v, is_causal=setting.variant.causal, enable_gqa=grouped
+                setting.q, setting.k, setting.v, is_causal=setting.variant.causal, enable_gqa=setting.grouped
             )
 
     return work
 
 
 def _by_mask(setting: Setting) -> Work:
-    mask = setting.visible()
+    mask = setting.visible()[:, None]
     if setting.variant.score is not None:
-        mask = _bias(setting).masked_fill(~mask, -torch.inf).to(setting.q.dtype)
-    grouped = setting.q.shape[1] != setting.k.shape[1]
+        mask = _BIASES[setting.variant.score](setting).masked_fill(~mask, -torch.inf).to(setting.q.dtype)
     return lambda: torch.nn.functional.scaled_dot_product_attention(
-        setting.q, setting.k, setting.v, attn_mask=mask, enable_gqa=grouped
+        setting.q, setting.k, setting.v, attn_mask=mask, enable_gqa=setting.grouped
     )
 
 
-def _bias(setting: Setting) -> Tensor:
-    """Linear biases, [Hq, Lq, Lk]."""
+def _alibi_bias(setting: Setting, two_sided: bool) -> Tensor:
+    """[Hq, Lq, Lk]."""
     lq, lk = setting.lengths
-    slopes = _tensor(setting, "slopes")
+    slopes = tensor(setting.extra, "slopes")
     i, j = (torch.arange(n, device=slopes.device) for n in (lq, lk))
     distance = j[None, :] - (i[:, None] + (lk - lq))
-    return slopes[:, None, None] * (distance if setting.variant.score == "alibi" else -distance.abs())
+    return slopes[:, None, None] * (-distance.abs() if two_sided else distance)
+
+
+def _table_bias(setting: Setting) -> Tensor:
+    """[Lq, Lk]."""
+    table, (lq, lk) = tensor(setting.extra, "table"), setting.lengths
+    i, j = (torch.arange(n, device=table.device) for n in (lq, lk))
+    return table[i[:, None] - j[None, :] + lk]
+
+
+_BIASES: Final[dict[str, Callable[[Setting], Tensor]]] = {
+    "alibi": lambda setting: _alibi_bias(setting, two_sided=False),
+    "alibi_two_sided": lambda setting: _alibi_bias(setting, two_sided=True),
+    "table": _table_bias,
+}
+"""Score changes that SDPA can say as an addend in half precision; distances themselves are too large for it."""
 
 
 # ---- FlexAttention ---------------------------------------------------------------------------------------------------
@@ -103,23 +124,24 @@ def compile_static(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def flex(setting: Setting, compiled_by: Compile = compile_static) -> Work | None:
-    """FlexAttention with a block mask; a sink is a correction of its result by the log-sum-exp."""
+    """FlexAttention with a block mask; a sink is a correction of its result by the log-sum-exp. None where it cannot say it."""
     from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
     variant, (lq, lk) = setting.variant, setting.lengths
     if not variant.softmax:
         return None
     block_mask = None
-    if variant.name != "full" and variant.score != "alibi_two_sided":
-        visible = variant.visible
+    if variant.visible is not everything:
+        visible = setting.rule()
+        batch = setting.q.shape[0] if variant.by_batch else None
 
         def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return visible(i, j, lq, lk)
+            return visible(b, i, j)
 
-        block_mask = create_block_mask(mask_mod, None, None, lq, lk, device=str(setting.q.device))
-    grouped = setting.q.shape[1] != setting.k.shape[1]
+        block_mask = create_block_mask(mask_mod, batch, None, lq, lk, device=str(setting.q.device))
+    grouped = setting.grouped
     if variant.score == "sink":
-        sinks = _tensor(setting, "sinks")
+        sinks = tensor(setting.extra, "sinks")
 
         def with_sink(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             out, aux = flex_attention(
@@ -140,27 +162,38 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _alibi(setting: Setting) -> ScoreMod:
-    slopes, (lq, lk) = _tensor(setting, "slopes"), setting.lengths
+    slopes, (lq, lk) = tensor(setting.extra, "slopes"), setting.lengths
     return lambda s, b, h, i, j: s + slopes[h] * (j - (i + (lk - lq)))
 
 
 def _alibi_two_sided(setting: Setting) -> ScoreMod:
-    slopes, (lq, lk) = _tensor(setting, "slopes"), setting.lengths
+    slopes, (lq, lk) = tensor(setting.extra, "slopes"), setting.lengths
     return lambda s, b, h, i, j: s - slopes[h] * (i + (lk - lq) - j).abs()
+
+
+def _alibi_softcap(setting: Setting) -> ScoreMod:
+    slopes = tensor(setting.extra, "slopes")
+    return lambda s, b, h, i, j: CAP * torch.tanh((s + slopes[h] * (j - i)) / CAP)
 
 
 def _softcap(setting: Setting) -> ScoreMod:
     return lambda s, b, h, i, j: CAP * torch.tanh(s / CAP)
 
 
+def _relative(setting: Setting) -> ScoreMod:
+    return lambda s, b, h, i, j: s + (i - j)
+
+
+def _table(setting: Setting) -> ScoreMod:
+    table, (_, lk) = tensor(setting.extra, "table"), setting.lengths
+    return lambda s, b, h, i, j: s + table[i - j + lk]
+
+
 SCORES: Final[dict[str, Callable[[Setting], ScoreMod]]] = {
     "alibi": _alibi,
     "alibi_two_sided": _alibi_two_sided,
+    "alibi_softcap": _alibi_softcap,
     "softcap": _softcap,
+    "relative": _relative,
+    "table": _table,
 }
-
-
-def _tensor(setting: Setting, name: str) -> Tensor:
-    value = setting.extra[name]
-    assert isinstance(value, Tensor)
-    return value

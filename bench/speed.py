@@ -1,12 +1,15 @@
-"""Each variant on both kernels beside what users would otherwise run, in one process, interleaved."""
+"""Each variant on both kernels beside what users would otherwise run, in one process, interleaved. Whatever fails is reported in
+its place, and the rest goes on."""
 
 from __future__ import annotations
 
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, cast
 
 import torch
@@ -16,9 +19,9 @@ from bench.build import KERNELS, Built
 from bench.peers import Setting, eager, flex, sdpa
 from bench.table import render
 from bench.variants import VARIANTS
-from cubridge.backend.device import Device
+from cubridge.backend.device import Device, KernelText
 from cubridge.backend.runtime import Launcher
-from cubridge.backend.timing import Timing, cuda_clock, interleave
+from cubridge.backend.timing import Clock, Timing, cuda_clock, interleave
 from cubridge.ir.spec import Shape
 
 if TYPE_CHECKING:
@@ -27,15 +30,18 @@ if TYPE_CHECKING:
 PEERS: Final = ("eager", "sdpa", "flex")
 COLUMNS: Final = ("eager", "SDPA cuDNN", "SDPA FA2", "SDPA mask", "Flex", "sm80", "sm90a")
 
+Works = Mapping[str, Callable[[], object]]
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Times of one variant by column, and the operations of the visible elements."""
+    """Times of one variant by column, and the operations of the visible elements. `fault`: why there are none at all."""
 
     variant: str
     shape: str
     flops: float
     timings: Mapping[str, Timing]
+    fault: str | None = None
 
     def tflops(self, column: str) -> float | None:
         timing = self.timings.get(column)
@@ -44,39 +50,66 @@ class Row:
         return self.flops / timing.median / 1e9
 
 
-def time_all(built: Iterable[Built], device: Device, peers: Sequence[str], rounds: int) -> list[Row]:
+def time_all(
+    built: Iterable[Built], device: Device, peers: Sequence[str], rounds: int, clock: Clock = cuda_clock
+) -> list[Row]:
     rows: list[Row] = []
     for item in built:
-        if item.task.long is not None:
-            rows.append(time_variant(item, device, peers, rounds))
-            torch.cuda.empty_cache()
+        if item.task.long is None:
+            continue
+        try:
+            rows.append(time_variant(item, device, peers, rounds, clock))
+        except Exception as error:  # a variant that fails as a whole must not cost the others their times
+            rows.append(Row(item.task.variant, str(item.task.long), math.nan, {}, _reason(error)))
+        torch.cuda.empty_cache()
     return rows
 
 
-def time_variant(item: Built, device: Device, peers: Sequence[str], rounds: int) -> Row:
+def time_variant(item: Built, device: Device, peers: Sequence[str], rounds: int, clock: Clock = cuda_clock) -> Row:
     shape = item.task.long
     assert shape is not None
     variant = VARIANTS[item.task.variant]
-    extra = _on_device(item.extra, device.torch_device)
-    setting = Setting(variant, *_inputs(shape, device.torch_device), extra)
     with tempfile.TemporaryDirectory() as folder:
-        reference = variant.load(long=True, folder=Path(folder)).attention
-    candidates: dict[str, Callable[[], object]] = {}
+        reference = variant.load(long=True, folder=Path(folder))
+    setting = Setting(variant, *_inputs(shape, device.torch_device), _extra(reference, shape, device.torch_device))
+    made = _Candidates()
     if "eager" in peers:
-        candidates["eager"] = eager(setting, reference)
+        made.add("eager", lambda: {"eager": eager(setting, reference.attention)})
     if "sdpa" in peers:
-        candidates |= {f"SDPA {name}": work for name, work in sdpa(setting).items()}
-    if "flex" in peers and (work := flex(setting)) is not None:
-        candidates["Flex"] = work
+        made.add("SDPA mask", lambda: {f"SDPA {name}": work for name, work in sdpa(setting).items()})
+    if "flex" in peers:
+        made.add("Flex", lambda: {} if (work := flex(setting)) is None else {"Flex": work})
+    for kernel in KERNELS:
+        made.add(kernel, partial(_ours, item, kernel, device, setting))
+    timings = {**interleave(made.works, clock, rounds=rounds), **made.faults}
+    return Row(variant.name, str(shape), setting.flops(), timings)
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """What can be timed, and why the rest cannot."""
+
+    works: dict[str, Callable[[], object]] = field(default_factory=dict[str, Callable[[], object]])
+    faults: dict[str, Timing] = field(default_factory=dict[str, Timing])
+
+    def add(self, column: str, make: Callable[[], Works]) -> None:
+        try:
+            self.works |= make()
+        except Exception as error:  # a peer may fail in any way; it is reported beside the others
+            self.faults[column] = Timing(fault=_reason(error))
+
+
+def _ours(item: Built, kernel: str, device: Device, setting: Setting) -> Works:
+    text: KernelText | None = item.kernels.get(kernel)
+    if text is None:
+        raise RuntimeError("; ".join(f for f in item.faults if f" {kernel}: " in f) or "not built")
+    launcher = Launcher(device, text, item.preconditions, say=lambda _: None)
     captures = cast("Mapping[str, CaptureValue]", _on_device(item.captures, device.torch_device))
-    for kernel, text in item.kernels.items():
-        launcher = Launcher(device, text, item.preconditions, say=lambda _: None)
-        candidates[kernel] = _ours(launcher, setting, captures)
-    return Row(variant.name, str(shape), setting.flops(), interleave(candidates, cuda_clock, rounds=rounds))
+    return {kernel: lambda: launcher(setting.q, setting.k, setting.v, captures)}
 
 
-def _ours(launcher: Launcher, setting: Setting, captures: Mapping[str, CaptureValue]) -> Callable[[], object]:
-    return lambda: launcher(setting.q, setting.k, setting.v, captures)
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def _inputs(shape: Shape, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -84,6 +117,12 @@ def _inputs(shape: Shape, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
     sides = ((shape.Hq, shape.Lq), (shape.Hk, shape.Lk), (shape.Hk, shape.Lk))
     q, k, v = (torch.randn(shape.B, h, n, shape.D, dtype=torch.bfloat16, device=device) for h, n in sides)
     return q, k, v
+
+
+def _extra(reference: ModuleType, shape: Shape, device: torch.device) -> dict[str, object]:
+    """The reference's arguments besides q, k, v, made on the CPU as those are that the kernels get."""
+    made = reference.extra_inputs(shape, "cpu") if hasattr(reference, "extra_inputs") else {}
+    return _on_device(made, device)
 
 
 def _on_device(values: Mapping[str, object], device: torch.device) -> dict[str, object]:
@@ -103,4 +142,6 @@ def all_ran(rows: Sequence[Row]) -> bool:
 
 
 def speed_faults(rows: Sequence[Row]) -> list[str]:
-    return [f"{r.variant} {name}: {t.fault}" for r in rows for name, t in r.timings.items() if t.fault]
+    """What is missing in the table, and why."""
+    whole = [f"{r.variant}: {r.fault}" for r in rows if r.fault]
+    return whole + [f"{r.variant} {name}: {t.fault}" for r in rows for name, t in r.timings.items() if t.fault]

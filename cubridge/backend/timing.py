@@ -34,7 +34,7 @@ class Timing:
 def interleave(
     candidates: Mapping[str, Callable[[], object]], clock: Clock, *, rounds: int = 7, seed: int = 0
 ) -> dict[str, Timing]:
-    """Time every candidate `rounds` times. A candidate that raises is left out and says why."""
+    """Time every candidate `rounds` times. A candidate that raises, at once or later, is left out and says why."""
     counts: dict[str, int] = {}
     faults: dict[str, str] = {}
     for name, work in candidates.items():
@@ -42,15 +42,22 @@ def interleave(
             clock(work, 1)  # compiles, allocates, loads
             counts[name] = max(1, int(SAMPLE_MS / max(clock(work, 1), 1e-3)))
         except Exception as error:  # a peer may fail in any way; it is reported beside the others
-            faults[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+            faults[name] = _reason(error)
     samples: dict[str, list[float]] = {name: [] for name in counts}
     order, shuffle = list(counts), random.Random(seed).shuffle
     for _ in range(rounds):
         shuffle(order)
-        for name in order:
-            samples[name].append(clock(candidates[name], counts[name]) / counts[name])
-    timed = {n: Timing(statistics.median(s), min(s), max(s)) for n, s in samples.items()}
+        for name in [n for n in order if n not in faults]:
+            try:
+                samples[name].append(clock(candidates[name], counts[name]) / counts[name])
+            except Exception as error:
+                faults[name] = _reason(error)
+    timed = {n: Timing(statistics.median(s), min(s), max(s)) for n, s in samples.items() if n not in faults}
     return {n: timed[n] if n in timed else Timing(fault=faults[n]) for n in candidates}
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def cuda_clock(work: Callable[[], object], count: int) -> float:

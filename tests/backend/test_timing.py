@@ -54,3 +54,17 @@ def test_a_candidate_that_raises_is_reported_beside_the_others() -> None:
     timed = interleave({"a": lambda: "a", "broken": broken}, FakeClock(a=1.0))
     assert timed["a"].fault is None and timed["broken"].fault == "RuntimeError: no backend"
     assert timed["broken"].median != timed["broken"].median
+
+
+def test_a_candidate_that_raises_later_is_left_out() -> None:
+    calls: list[None] = []
+
+    def tired() -> str:
+        calls.append(None)
+        if len(calls) > 3:
+            raise MemoryError("no more")
+        return "tired"
+
+    timed = interleave({"a": lambda: "a", "tired": tired}, FakeClock(a=10.0, tired=10.0), rounds=5)
+    assert timed["tired"].fault == "MemoryError: no more" and timed["a"].median == 10.0
+    assert len(calls) == 4

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from bench.speed import Row, all_ran, speed_faults, speed_table
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bench.build import Built, Task
+from bench.speed import Row, all_ran, speed_faults, speed_table, time_all
+from bench.variants import VARIANTS
+from cubridge.backend.emulate import EmulatorDevice
 from cubridge.backend.timing import Timing
+from cubridge.ir.spec import Shape
 
 
 def row(**timings: Timing) -> Row:
@@ -24,3 +33,44 @@ def test_a_kernel_of_ours_that_fails_fails_the_run() -> None:
     assert all_ran([RIGHT]) and not all_ran([RIGHT, broken]) and not all_ran([row(sm80=Timing(1.0, 1.0, 1.0))])
     assert speed_faults([broken]) == ["full sm80: CuError: no", "full Flex: RuntimeError: x"]
     assert speed_table([broken]).splitlines()[2].count("  ") > 2
+
+
+def fake_clock(work: Callable[[], object], count: int) -> float:
+    work()
+    return float(count)
+
+
+SHAPE = Shape(1, 2, 2, 64, 64, 64)
+
+
+def test_a_variant_that_was_not_built_is_a_row_of_its_peers() -> None:
+    """Every variant with arguments of its own, with nothing from `build` but why it failed."""
+    names = ("attention_sink", "documents", "full")
+    built = [
+        Built(
+            Task(n, "bf16", 64, SHAPE), faults=[f"{n} bf16 D=64 long sm80: CuError: no", f"{n} long sm90a: CuError: no"]
+        )
+        for n in names
+    ]
+    rows = time_all(built, EmulatorDevice(), ("eager",), 1, fake_clock)
+    assert [(r.variant, r.fault) for r in rows] == [(n, None) for n in names]
+    assert "documents sm80: RuntimeError: documents bf16 D=64 long sm80: CuError: no" in speed_faults(rows)
+    assert all(r.timings["sm80"].fault and r.timings["sm90a"].fault for r in rows) and not all_ran(rows)
+    assert all(r.tflops("eager") is not None for r in rows)
+
+
+def test_a_peer_or_a_variant_that_fails_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("sinks")
+
+    wrong = replace(VARIANTS["relu"], constants={"SIZE": 1})
+    monkeypatch.setattr("bench.speed.sdpa", broken)
+    monkeypatch.setattr("bench.speed.VARIANTS", {**VARIANTS, "relu": wrong})
+    built = [Built(Task(name, "bf16", 64, SHAPE)) for name in ("relu", "full")]
+    rows = time_all(built, EmulatorDevice(), ("eager", "sdpa"), 1, fake_clock)
+    assert rows[0].fault is not None and "sets no SIZE" in rows[0].fault and rows[0].timings == {}
+    assert rows[1].timings["SDPA mask"].fault == "KeyError: 'sinks'" and rows[1].timings["eager"].fault is None
+    assert speed_faults(rows)[0].startswith("relu: ValueError") and "full SDPA mask: KeyError: 'sinks'" in speed_faults(
+        rows
+    )
+    assert [c.strip() for c in speed_table(rows).splitlines()[2].split("|")[1:-1]] == ["relu", "", "", "", "", "690"]
