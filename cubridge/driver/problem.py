@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cubridge.driver.attention import Attention, Captures
+    from cubridge.driver.inputs import Triple
     from cubridge.ir.functions import FunctionInfo
 
 
@@ -55,7 +56,17 @@ def make_problem(
     import torch
 
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
-    q, k, v = make_inputs(kind, shape, half, seed)
+    return problem_of(attention, kind, make_inputs(kind, shape, half, seed), dtype, approximated)
+
+
+def problem_of(
+    attention: Attention, kind: str, inputs: Triple, dtype: str, approximated: Mapping[str, FunctionInfo]
+) -> Problem:
+    """The problem of inputs (q, k, v) of `dtype`; `kind` names them. Raises as `make_problem`."""
+    import torch
+
+    q, k, v = inputs
+    shape = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3])
     extra = attention.extra(shape)
     captures = attention.captures(shape, extra, {"q": q, "k": k, "v": v})
     values = spec_values(attention.spec, q, k, v, captures, approximated)

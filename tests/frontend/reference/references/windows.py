@@ -44,7 +44,7 @@ def window_exclusive_or(q, k, v):
     return plain_scores(q, k).masked_fill(keep.logical_not(), -math.inf).softmax(-1) @ repeated(v, q)
 
 
-@accepts(mask="(j <= i + Lk - Lq) & (j >= i + Lk - Lq - 6)", warns=NAN)
+@accepts(mask="(j <= i + Lk - Lq) & (j >= i + Lk - Lq - 6)")
 def window_causal_bottom_right(q, k, v):
     offset = k.shape[-2] - q.shape[-2]
     i, j = torch.arange(q.shape[-2])[:, None] + offset, torch.arange(k.shape[-2])[None]
@@ -113,7 +113,7 @@ def _window(q, k, v, width):
     return F.scaled_dot_product_attention(q, repeated(k, q), repeated(v, q), attn_mask=near)
 
 
-accepts(mask="abs(i - j) < 7", warns=NAN)(partial(_window, width=6))
+accepts(mask="abs(i - j) < 7")(partial(_window, width=6))
 
 
 @accepts(
@@ -131,7 +131,6 @@ def window_given_as_a_number(q, k, v, window):
     mask="abs(i - j) <= reach[h]",
     extra=lambda shape, device: {"reach": torch.arange(shape.Hq) % 5 + 40},
     captures=("reach[Hq] argument i32",),
-    warns=NAN,
 )
 def window_per_head(q, k, v, reach):
     lag = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).abs()
