@@ -63,7 +63,7 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
     if faults:
         return faults
     known = attention or full_attention()
-    checker = Checker(known, _dtype(kernel), approximations(kernel))
+    checker = Checker(known, dtype_of(kernel), approximations(kernel))
     cases = value_cases(known.spec, replace(TINY, D=head_dim(kernel)))[:3]
     with one_thread():
         results = checker.run(ValueRunner(kernel), cases)
@@ -89,7 +89,7 @@ def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None)
     """A kernel in CuIR on the value engine, against a reference."""
     spec = reference.attention.spec
     sizes = replace(shape or reference.traced.shape, D=head_dim(kernel))
-    checker = Checker(reference.attention, _dtype(kernel), approximations(kernel))
+    checker = Checker(reference.attention, dtype_of(kernel), approximations(kernel))
     with one_thread():
         return checker.run(ValueRunner(kernel), value_cases(spec, sizes)[:1] if shape else value_cases(spec, sizes))
 
@@ -106,7 +106,7 @@ def _differences(results: tuple[CaseResult, ...], known: Attention, kernel: Kern
     )[:1]
 
 
-def _dtype(kernel: Kernel) -> str:
+def dtype_of(kernel: Kernel) -> str:
     """Of the tiles in shared memory, as the command line names it."""
-    tiles = (f.type.dtype for f in kernel.shared if isinstance(f.type, Tile))
+    tiles = {f.type.dtype for f in kernel.shared if isinstance(f.type, Tile)}
     return next(name for name, dtype in DTYPES.items() if dtype in tiles)

@@ -66,6 +66,10 @@ def test_the_steps_give_what_the_page_says(folder: Path) -> None:
     assert (report["verdict"], report["kernel"]) == ("compiled", "ring.cu")
 
 
+def test_the_other_element_type(folder: Path) -> None:
+    assert main(["verify", str(folder / "ring.cu"), "--dtype", "fp16", "--head-dim", "64"]) == 0
+
+
 def test_a_variant_that_changes_most_regions(folder: Path, tmp_path: Path) -> None:
     reference = EXAMPLES / "alibi_softcap_documents.py"
     assert main(["adapt", str(reference), "--kernel", str(folder / "ring.cu"), "-o", str(tmp_path)]) == 0
