@@ -146,6 +146,7 @@ def _transfer(parser: argparse.ArgumentParser) -> None:
         "--print-pipeline", action="store_true", help="print the proposed pipeline instead of the kernel"
     )
     _output(parser)
+    _model(parser)
 
 
 def _lower(parser: argparse.ArgumentParser) -> None:

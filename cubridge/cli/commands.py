@@ -95,13 +95,19 @@ def opt(options: Namespace) -> int:
 
 
 def transfer(options: Namespace) -> int:
-    """Turn a source kernel in CuIR into one that computes a reference."""
+    """Turn a source kernel in CuIR into one that computes a reference, by rules or by a model."""
+    from cubridge.driver.model_stages import ModelStages
     from cubridge.driver.reference import read_reference
     from cubridge.driver.transfer import transfer as run_transfer
 
     kernel = parse(read_source(options.file))
     reference = read_reference(options.reference, options.function, options.shape)
-    transferred = run_transfer(kernel, reference.attention.spec)
+    model = _model(options, options.record)
+    if model is None:
+        transferred = run_transfer(kernel, reference.attention.spec)
+    else:
+        with ModelStages(model) as stages:
+            transferred = stages.transfer_ir(kernel, reference)
     for remark in transferred.remarks:
         _say(options)(remark)
     text = transferred.pipeline.to_text() + "\n" if options.print_pipeline else to_text(transferred.kernel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -112,6 +112,13 @@ class FindBlame:
         )  # fmt: skip
         found = blame(self.kernel, self.spec, (self.problem.q, self.problem.k, self.problem.v), launch, self.row)
         return found.part, found.message
+
+
+def inputs_of(problem: Problem) -> Problem:
+    """A problem without what is expected of it, which a child process has no use for; whether LSE is wanted stays."""
+    nothing = problem.out.new_empty(0)
+    lse = None if problem.lse is None else nothing
+    return replace(problem, out=nothing, bound=nothing, lse_bound=nothing, lse=lse)
 
 
 # ---- CUDA text -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.check import Checker, approximations
-from cubridge.driver.jobs import CheckKeySequence, FindBlame, RunValues
+from cubridge.driver.jobs import CheckKeySequence, FindBlame, RunValues, inputs_of
 from cubridge.driver.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
@@ -30,7 +30,7 @@ _REGION_OF: Final = {"kv_range": "key_sequence", "normalizer": "row_probs"}
 
 @dataclass(slots=True)
 class ValueJudge:
-    """The value engine against a reference. Problems are made once for all the kernels that are judged."""
+    """The value engine against a reference, small problems first. They are made once for all the kernels that are judged."""
 
     sandbox: RunsJobs
     attention: Attention
@@ -45,7 +45,7 @@ class ValueJudge:
             problems = self._problems(kernel)
         _check_telling(problems)
         for problem in problems:
-            out, lse = self.sandbox.run(RunValues(kernel, problem))
+            out, lse = self.sandbox.run(RunValues(kernel, inputs_of(problem)))
             judgement = problem.judge(out, lse)
             if not judgement.accepted:
                 raise CuError(self._fault(kernel, problem, judgement))
@@ -57,7 +57,7 @@ class ValueJudge:
         key = tuple(sorted(approximated))
         if key not in self._checkers:
             self._checkers[key] = Checker(self.attention, self.dtype, approximated)
-        return [self._checkers[key].problem(case) for case in self.cases]
+        return [self._checkers[key].problem(case) for case in sorted(self.cases, key=_size)]
 
     def _fault(self, kernel: Kernel, problem: Problem, judgement: Judgement) -> Diagnostic:
         at = f"at {problem.shape} (B, Hq, Hk, Lq, Lk, D), {problem.inputs} inputs"
@@ -70,12 +70,16 @@ class ValueJudge:
         message = f"the output differs from the reference's {at}: {values}"
         b, h, i = judgement.where[:3]
         try:
-            part, why = self.sandbox.run(FindBlame(kernel, problem, self.attention.spec, (b, h, i)))
+            part, why = self.sandbox.run(FindBlame(kernel, inputs_of(problem), self.attention.spec, (b, h, i)))
         except CuError:
             return Diagnostic(NUMBERS, message)
         if part == "score" and not self.attention.spec.shift:
             why += " (if all differ by one constant, the weight may hold it instead)"
         return _in_region(kernel, _REGION_OF.get(part, part), f"{message}; {part}: {why}")
+
+
+def _size(case: Case) -> int:
+    return case.shape.B * case.shape.Hq * case.shape.Lq * case.shape.Lk
 
 
 def _in_region(kernel: Kernel, region: str, message: str) -> Diagnostic:

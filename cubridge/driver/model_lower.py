@@ -17,7 +17,7 @@ from cubridge.frontend.cuda.context import KV_RANGE
 from cubridge.ir.diagnostics import CuError, Diagnostic, render
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import print_field_type, print_function
-from cubridge.llm.prompt import fill, numbered, template
+from cubridge.llm.prompt import fill, numbered, section, template
 from cubridge.llm.provider import Request
 from cubridge.llm.reply import fenced
 from cubridge.llm.tools import Answered, Call, Tool, run_calls
@@ -154,7 +154,7 @@ def _answers(reply: str, session: _Session, talk: Conversation) -> list[Answered
 
 def lower_system(kernel: ChosenKernel) -> str:
     """The part that every lowering of a kernel shares."""
-    pages = {"cuir_page": template("cuir"), "kernels_page": template("kernels")}
+    pages = {"cuir_page": template("cuir"), "kernels_page": section("kernels", "The text")}
     return fill("lower_system", {"functions": fenced("text", "\n".join(helper_signatures(kernel))), **pages})
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from cubridge.driver.examine import dtype_of
 from cubridge.driver.lift_judge import LiftJudge
 from cubridge.driver.lower import lower_kernel
 from cubridge.driver.model_judge import ValueJudge
@@ -76,6 +77,13 @@ class ModelStages:
         further = is_lowered if self.use.lowering is Lowering.RULES else None
         talk, judge = self.use.conversation(), self._judge(subject)
         return transfer_by_model(subject.lifted.kernel, subject.reference, talk, self.sandbox, judge, further)
+
+    def transfer_ir(self, source: Kernel, reference: TracedReference) -> Transferred:
+        """A kernel that has no text here. Errors: as `transfer_by_model`."""
+        attention = reference.attention
+        shape = replace(reference.traced.shape, D=int(source.constant("HEAD_DIM")))
+        judge = ValueJudge(self.sandbox, attention, dtype_of(source), value_cases(attention.spec, shape))
+        return transfer_by_model(source, reference, self.use.conversation(), self.sandbox, judge)
 
     def lower(self, subject: Subject, target: Kernel) -> Lowered:
         """Errors: as `lower_by_model`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cubridge.driver.jobs import CompileText, EmulateText, LaunchText, PrepareText
+from cubridge.driver.jobs import CompileText, EmulateText, LaunchText, PrepareText, inputs_of
 from cubridge.driver.sandbox import Job, Limits, RunsJobs, Sandbox
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class SandboxRunner:
     job: Callable[[Problem], Job[Outputs]]
 
     def run(self, problem: Problem, lse: bool) -> Outputs:
-        out, statistics = self.sandbox.run(self.job(problem))
+        out, statistics = self.sandbox.run(self.job(inputs_of(problem)))
         return out, statistics if lse else None
 
 

@@ -19,6 +19,15 @@ def template(name: str) -> str:
     return (_FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
 
+def section(name: str, heading: str) -> str:
+    """The part of a page under one of its `##` headings."""
+    parts = re.split(r"^## ", template(name), flags=re.MULTILINE)
+    found = [part for part in parts if part.startswith(f"{heading}\n")]
+    if len(found) != 1:
+        raise InternalError(f"page {name} has {len(found)} sections `{heading}`")
+    return found[0].removeprefix(heading).strip()
+
+
 def slots(name: str) -> frozenset[str]:
     """The slots of a prompt file."""
     return frozenset(_SLOT.findall(template(name)))

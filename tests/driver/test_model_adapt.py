@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 
 from cubridge.cli import main
+from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.folder import open_folder
 from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.model_use import Lowering, ModelUse
 from cubridge.driver.sidecar import sidecar_path
-from cubridge.llm.transcript import read_transcript
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.printer import to_text
+from cubridge.ir.spec import Shape
+from cubridge.llm.budget import Budget
+from cubridge.llm.transcript import Transcript, read_transcript
 from tests.driver.foreign import lift_reply, write_foreign
-from tests.driver.lowering_replies import edits, tool
-from tests.driver.talk import EXAMPLES
+from tests.driver.lowering_replies import edits, patched, tool
+from tests.driver.talk import BOX, EXAMPLES, Scripted, cuir_reply, lifted
 
 REPLIES = Path(__file__).parents[1] / "llm" / "replies"
 SHAPE = "1,2,1,150,200,64"
@@ -76,6 +82,34 @@ def test_a_program_drives_all_three_stages(tmp_path: Path) -> None:
     assert report["lowered_by"].startswith("command:")
     assert any("runs alone show" in line for line in report["not_checked"])
     assert open_folder(out).lowered_by == report["lowered_by"]
+
+
+def test_a_model_lowers_what_the_rules_cannot_say() -> None:
+    """A local that C++ has no name for: the CuIR is right, and the text needs another."""
+    target = cuir_reply("prefix_lm").replace("last", "short")
+    provider = Scripted([target, edits("prefix_lm") + tool("finish")])
+    budget = Budget(rounds=1, tokens=10_000_000)
+    use = ModelUse(provider, budget, Transcript(), Lowering.RULES_THEN_MODEL, allow_cuda=True, sandbox=BOX)
+    shape = Shape(1, 2, 1, 150, 200, 64)
+    adapted = adapt_unchecked(EXAMPLES / "prefix_lm.py", shape=shape, model=use)
+    assert (adapted.proposer, adapted.lowered_by) == ("scripted", "scripted")
+    assert adapted.patched == patched("prefix_lm")
+    with pytest.raises(CuError, match="CU604"):
+        adapt_unchecked(
+            EXAMPLES / "prefix_lm.py", shape=shape,
+            model=ModelUse(Scripted([target]), budget, Transcript(), sandbox=BOX),
+        )  # fmt: skip
+
+
+def test_transfer_alone(tmp_path: Path) -> None:
+    """`cuirc transfer` judges as adapt does."""
+    source = tmp_path / "source.cuir"
+    source.write_text(to_text(lifted().kernel))
+    out = tmp_path / "target.cuir"
+    replies = f"replay:{REPLIES}/prefix_lm/1"
+    reference = str(EXAMPLES / "prefix_lm.py")
+    assert main(["transfer", str(source), reference, "--shape", SHAPE, "--proposer", replies, "-o", str(out)]) == 0
+    assert "(j < Lq // 4)" in out.read_text() or "Lq // 4 - 1" in out.read_text()
 
 
 @pytest.mark.parametrize(
