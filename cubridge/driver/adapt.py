@@ -196,7 +196,7 @@ def _adapt(
         lifted = _lift(chosen, dtype, (shape or DEFAULT_SHAPE).D, stages)
     with watch.stage("read the reference", progress):
         given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
-        traced = read_reference(given, function, shape, extra_inputs)
+        traced = read_reference(given, function, shape, extra_inputs, dtype)
     sizes = shape or next(iter(fitting_shapes(traced.attention.spec, [DEFAULT_SHAPE])), traced.traced.shape)
     subject = ModelSubject(chosen, lifted, traced, dtype, sizes)
     with watch.stage("transfer", progress):

@@ -65,7 +65,7 @@ def open_folder(folder: Path) -> Adapted:
     lowered_by = str(report.get("lowered_by", RULES))
     has_round_trip = lowered_by == RULES and not isinstance(lifted, JudgedLift)
     target = _said(kernel, recorded, source, written, has_round_trip)
-    reference = read_reference(Path(recorded.reference), recorded.function, recorded.shape)
+    reference = read_reference(Path(recorded.reference), recorded.function, recorded.shape, dtype=recorded.dtype)
     pipeline = parse_toml(SourceFile.read(folder / "pipeline.toml"))
     changed = report["changed"]
     patched = Patched(

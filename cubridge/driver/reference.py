@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cubridge.driver.attention import Attention
 from cubridge.frontend.reference.load import Reference, load_reference
-from cubridge.frontend.reference.trace import Traced, trace
+from cubridge.frontend.reference.trace import DTYPES, Traced, trace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,13 +42,15 @@ def read_reference(
     function: str | None = None,
     shape: Shape | None = None,
     extra_inputs: Callable[..., object] | None = None,
+    dtype: str = "bf16",
 ) -> TracedReference:
-    """Load and trace. `extra_inputs` belongs to a live callable; a file has its own. Errors: CU47x to CU49x, located."""
+    """Load and trace. `extra_inputs` belongs to a live callable; a file has its own. `dtype`: of q, k and v; what a
+    reference means may depend on it (`finfo.min`). Errors: CU47x to CU49x, located."""
     if isinstance(reference, Path):
         loaded = load_reference(reference, function)
     else:
         loaded = Reference.of(reference, extra_inputs)  # pyright: ignore[reportArgumentType]
-    traced = trace(loaded, shape)
+    traced = trace(loaded, shape, DTYPES[dtype])
     path = str(reference) if isinstance(reference, Path) else None
     return TracedReference(traced, _attention(loaded.name, traced), path)
 

@@ -119,6 +119,16 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     return torch.gather(x, dim, indices)
 
 
+def _matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Batched products as torch makes them itself, but with symbolic sizes: on some processors its own code asks for numbers."""
+    if a.dim() < 3 or b.dim() < 3:
+        raise UseOriginal
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    left = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:])
+    right = b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+    return torch.bmm(left, right).view(*batch, a.shape[-2], b.shape[-1])
+
+
 def _number_of(name: str) -> Callable[..., Any]:
     """A number read from a tensor: fine for a constant of the module, refused for what is computed."""
 
@@ -153,6 +163,12 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.scalar_tensor: _tensor_from_number,
     F.pad: _pad,
     torch.Tensor.clamp_: _clamp_in_place,
+    torch.Tensor.__iand__: torch.Tensor.bitwise_and_,  # functionalize does not know the operators
+    torch.Tensor.__ior__: torch.Tensor.bitwise_or_,
+    torch.Tensor.__ixor__: torch.Tensor.bitwise_xor_,
+    torch.matmul: _matmul,
+    torch.Tensor.matmul: _matmul,
+    torch.Tensor.__matmul__: _matmul,
     torch.take_along_dim: _take_along,
     torch.Tensor.take_along_dim: _take_along,
     **dict.fromkeys((F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout), _dropout),
