@@ -72,12 +72,16 @@ def read_rows(path: Path) -> Iterator[Lemma]:
         table = tomllib.loads(source.text)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise CuError(Diagnostic("CU424", f"the table of helpers {path} cannot be read: {error}")) from None
+    seen: set[str] = set()
     for number, row in enumerate(table.get("lemma", ())):
         try:
             columns = dict(row)
             params, digests = tuple(columns.pop("params", ())), frozenset(columns.pop("digests"))
             lemma = Lemma(params=params, digests=digests, **columns)
             check_row(lemma)
+            if twice := digests & seen:
+                raise ValueError(f"another row claims the body of digest {min(twice)}")
+            seen |= digests
         except (KeyError, TypeError, ValueError) as error:
             why = f"the column {error} is missing" if isinstance(error, KeyError) else str(error)
             raise CuError(

@@ -28,8 +28,8 @@ digests = []
 
 
 def _row(kind: str, *columns: str) -> str:
-    lines = ("[[lemma]]", 'name = "x"', f'kind = "{kind}"', 'claims = "x"', "digests = []", *columns)
-    return "\n".join(lines)
+    lines = ["[[lemma]]", 'name = "x"', f'kind = "{kind}"', 'claims = "x"', *columns]
+    return "\n".join(lines if any(c.startswith("digests") for c in columns) else [*lines, "digests = []"])
 
 
 def test_digests_are_those_of_the_shipped_headers() -> None:
@@ -98,6 +98,10 @@ def test_a_kernel_brings_rows_of_its_own(tmp_path: Path) -> None:
         ("[[lemma", "Expected"),
         ('[[lemma]]\nname = "x"\n', "digests"),
         ('[[lemma]]\nname = "x"\ndigests = []\nodd = 1\n', "odd"),
+        (
+            _row("macro", 'digests = ["a"]') + "\n" + _row("macro", 'digests = ["b", "a"]'),
+            "another row claims the body of digest a",
+        ),
         (_row("operator"), "no kind `operator`; there are value, operation"),
         (_row("value", 'means = "a +"'), "`a +` in `means` is no expression of CuIR"),
         (_row("value"), "`` in `means`"),
