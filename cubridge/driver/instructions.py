@@ -67,7 +67,7 @@ class Instructions:
     @staticmethod
     def of(kernel: ChosenKernel, source: SourceFile, instance: Instantiation) -> Instructions:
         """Errors: CU420, CU421."""
-        headers = folder_headers(kernel.text.include_dirs[0])
+        headers = folder_headers(*kernel.text.include_dirs)
         unit = read_unit(source, dict(instance.macros), headers)
         return Instructions(read_program(unit), kernel.text.contract.entry)
 

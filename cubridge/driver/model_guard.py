@@ -85,7 +85,7 @@ class Guard:
 
 
 def _read(kernel: ChosenKernel, source: SourceFile, instance: Instantiation) -> Program:
-    headers = folder_headers(kernel.text.include_dirs[0])
+    headers = folder_headers(*kernel.text.include_dirs)
     return read_program(read_unit(source, dict(instance.macros), headers))
 
 
