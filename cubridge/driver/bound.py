@@ -24,6 +24,8 @@ FP32_ROUNDOFF = 2.0**-24
 FP32_STEPS = 8
 """Roundings in fp32 between a dot product and its exponent (scale, bias, reference, product), generously."""
 
+VAGUE = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -54,6 +56,14 @@ def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Te
     moved = ds * values.sensitivity
     tiny = SUBNORMAL_ROUNDOFF[dtype] * (values.gain * (values.visible.double() @ size) + 1.0)
     return rounding + tiny + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
+
+
+def vagueness(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Tensor) -> float:
+    """How much of the output the errors of scores may move, over all elements: small where scores are within the accurate
+    range of fp32. From `VAGUE` on, the bound would accept nearly anything."""
+    size, out = v_by_head.double().abs().sum(-1, keepdim=True), expected.abs().sum(-1, keepdim=True)
+    moved = (ds * values.sensitivity @ size).sum() + (out * (ds * values.sensitivity).sum(-1, keepdim=True)).sum()
+    return float(moved / ((values.weights @ size + out).sum().clamp_min(1e-300)))
 
 
 def judge(got: Tensor, expected: Tensor, bound: Tensor) -> Judgement:

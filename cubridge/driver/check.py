@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cubridge.driver.bound import VAGUE, Judgement
 from cubridge.driver.mutants import mutants
 from cubridge.driver.problem import Problem, make_problem
 from cubridge.driver.report import CaseResult, MutantResult
@@ -61,12 +62,11 @@ class Checker:
                 raise
             return CaseResult(runner.stage, shape, problem.inputs, float("inf"), False, str(error))
         judgement = problem.judge(out, lse)
-        detail = (
-            "" if judgement.accepted else f"at {judgement.where}: {judgement.value:.6g}, not {judgement.expected:.6g}"
-        )
+        vague = problem.vagueness >= VAGUE
+        accepted = judgement.accepted and not vague
         return CaseResult(
-            runner.stage, shape, problem.inputs, judgement.worst, judgement.accepted, detail, judgement.lse_error,
-            problem.reference,
+            runner.stage, shape, problem.inputs, judgement.worst, accepted,
+            "" if accepted else _vague(problem) if vague else _where(judgement), judgement.lse_error, problem.reference,
         )  # fmt: skip
 
     def wrong_specs(self, cases: Iterable[Case]) -> Iterator[tuple[str, AttentionSpec, Problem]]:
@@ -85,6 +85,14 @@ class Checker:
         """Run a wrong kernel: its result must be told from the right one."""
         result = self._one(wrong, problem)
         return MutantResult(name, None if result.accepted else result.stage, _how_far(result))
+
+
+def _where(judgement: Judgement) -> str:
+    return f"at {judgement.where}: {judgement.value:.6g}, not {judgement.expected:.6g}"
+
+
+def _vague(problem: Problem) -> str:
+    return f"scores too large to compare: their errors in fp32 may move {problem.vagueness:.0%} of the output"
 
 
 def _how_far(result: CaseResult) -> str:

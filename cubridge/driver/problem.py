@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cubridge.driver.bound import FP32_ROUNDOFF, Judgement, judge, output_bound, score_error
+from cubridge.driver.bound import FP32_ROUNDOFF, Judgement, judge, output_bound, score_error, vagueness
 from cubridge.driver.inputs import make_inputs
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Problem:
     """Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D]; out and bound as q, fp64; lse and lse_bound [B, Hq, Lq] or None.
 
-    `reference`: the error of the user's own half-precision reference over the bound, for comparison."""
+    `reference`: the error of the user's own half-precision reference over the bound, for comparison. `vagueness`: see
+    `bound.vagueness`."""
 
     shape: Shape
     inputs: str
@@ -40,6 +41,7 @@ class Problem:
     lse: Tensor | None
     lse_bound: Tensor
     reference: float
+    vagueness: float = 0.0
 
     def judge(self, out: Tensor, lse: Tensor | None) -> Judgement:
         """Compare what a kernel gave."""
@@ -76,7 +78,8 @@ def problem_of(
     bound = output_bound(values, out, v[:, heads], ds, dtype)
     own = judge(attention.half(q, k, v, extra).nan_to_num(0.0), out, bound).worst
     lse = values.lse if lse is None else lse
-    return Problem(shape, kind, q, k, v, captures, out, bound, lse, _lse_bound(values, ds), own)
+    vague = vagueness(values, out, v[:, heads], ds)
+    return Problem(shape, kind, q, k, v, captures, out, bound, lse, _lse_bound(values, ds), own, vague)
 
 
 def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
