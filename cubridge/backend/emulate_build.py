@@ -230,6 +230,9 @@ def _compile(
         linked.unlink(missing_ok=True)
 
 
+_ASSEMBLY_FLAGS: Final = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-w", "-DCUBRIDGE_EMULATE", "-O1")
+
+
 def assembly(
     source: SourceFile,
     contract: LaunchContract,
@@ -244,7 +247,7 @@ def assembly(
         text = Path(folder, "kernel.cu")
         text.write_bytes(source.data)
         macros = [f'-DKERNEL_FILE="{text}"', f"-DKERNEL_ENTRY={contract.entry}", *instantiation.definitions]
-        command = [compiler.path, *compiler.kernel_flags, "-O1", "-g0", *macros, *includes, "-S", "-o", "-"]
+        command = [compiler.path, *_ASSEMBLY_FLAGS, *macros, *includes, "-S", "-o", "-"]
         result = subprocess.run([*command, str(_EMULATE / "entry.cpp")], capture_output=True, text=True, check=False)
     return result.stdout if result.returncode == 0 else ""
 

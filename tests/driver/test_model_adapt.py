@@ -13,12 +13,15 @@ from cubridge.cli import main
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.folder import open_folder
 from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.lower import lower_kernel
 from cubridge.driver.model_use import Lowering, ModelUse
 from cubridge.driver.sidecar import sidecar_path
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import Shape
 from cubridge.llm.budget import Budget
+from cubridge.llm.reply import one_block
 from cubridge.llm.transcript import Transcript, read_transcript
 from tests.driver.foreign import lift_reply, write_foreign
 from tests.driver.lowering_replies import edits, patched, tool
@@ -95,10 +98,7 @@ def test_a_model_lowers_what_the_rules_cannot_say() -> None:
     assert (adapted.proposer, adapted.lowered_by) == ("scripted", "scripted")
     assert adapted.patched == patched("prefix_lm")
     with pytest.raises(CuError, match="CU604"):
-        adapt_unchecked(
-            EXAMPLES / "prefix_lm.py", shape=shape,
-            model=ModelUse(Scripted([target]), budget, Transcript(), sandbox=BOX),
-        )  # fmt: skip
+        lower_kernel(adapted.kernel, adapted.lifted, parse(one_block(target, ("cuir",)).source), "bf16", 64)
 
 
 def test_transfer_alone(tmp_path: Path) -> None:
