@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
+from cubridge.driver.model_judge import ValueJudge
 from cubridge.driver.model_prompts import pass_catalogue, transfer_system
+from cubridge.driver.model_transfer import transfer_by_model
+from cubridge.driver.reference import read_reference
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import to_text
 from cubridge.passes.registry import PASSES
-from tests.driver.talk import Scripted, answer, by_rules, conversation, cuir_reply, lifted, pipeline_reply, reference
+from tests.driver.talk import (
+    BOX,
+    CASE,
+    EXAMPLES,
+    Scripted,
+    answer,
+    by_rules,
+    conversation,
+    cuir_reply,
+    lifted,
+    pipeline_reply,
+    reference,
+)
 
 
 def test_two_wrong_answers_and_a_right_one() -> None:
@@ -83,3 +99,15 @@ def test_every_pass_is_in_the_catalogue_with_its_options() -> None:
 def test_the_stable_part_is_the_same_for_every_task() -> None:
     assert transfer_system() == transfer_system()
     assert "{{" not in transfer_system()
+
+
+def test_agreement_that_would_show_nothing(tmp_path: Path) -> None:
+    """No row of this reference sees a key, so that every kernel agrees with it."""
+    text = (EXAMPLES / "causal_top_left.py").read_text().replace("j <= i", "j < i - 10000")
+    path = tmp_path / "nothing.py"
+    path.write_text(text)
+    blind = read_reference(path)
+    talk = conversation('```pipeline\nrewrite-mask{keep="j < i - 10000"}\n```')
+    with pytest.raises(CuError) as caught:
+        transfer_by_model(lifted().kernel, blind, talk, BOX, ValueJudge(BOX, blind.attention, "bf16", (CASE,)))
+    assert caught.value.diagnostics[1].code == "CU714"

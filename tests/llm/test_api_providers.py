@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,3 +203,12 @@ def test_the_key_is_nowhere(api: Api, tmp_path: Path, caplog: pytest.LogCaptureF
     assert KEY not in conversation_file.read_text()
     assert KEY not in repr(talk)
     assert KEY not in caplog.text
+
+
+def test_a_package_that_is_not_installed(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("anthropic", "openai"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(CuError) as caught:
+        provider(api, "http://127.0.0.1:9").complete(REQUEST)
+    assert (caught.value.diagnostics[0].code, caught.value.exit_code) == ("CU704", 5)
+    assert "pip install 'cubridge[" in str(caught.value)
