@@ -1,12 +1,13 @@
 """How far a kernel may be from the fp64 oracle: derived from the formats it computes in, element by element.
 
     |O - O64| <= 2 u (sum_j w_ij |V_j| + |O_i|)  +  sum_j ds_ij w'_ij (|V_j| + |O_i|)
-                     + eta (gain_i sum_j |V_j| + 1)
+                     + (eta + zeta) gain_i sum_j |V_j| + eta
 
 with u the unit roundoff of the half type (weights and output are rounded to it; accumulation is fp32 and covered), eta the
 half spacing of its subnormal numbers (below 6e-5, fp16 rounds by that much, however small the weight), w the
 effective weights, w' their derivative by the score, and ds the error of a score: what fp32 loses in the dot product and the
-exponent, plus what the approximations of the score code declare."""
+exponent, plus what the approximations of the score code declare. zeta is what the oracle itself loses, in fp64, of a weight
+that is a small difference (1 + erf(x) of a very negative x)."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 UNIT_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11}
 SUBNORMAL_ROUNDOFF = {"bf16": 2.0**-134, "fp16": 2.0**-25}
 FP32_ROUNDOFF = 2.0**-24
+ORACLE_ROUNDOFF = 2.0**-44
 FP32_STEPS = 8
 """Roundings in fp32 between a dot product and its exponent (scale, bias, reference, product), generously."""
 
@@ -54,7 +56,8 @@ def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Te
     u, size = UNIT_ROUNDOFF[dtype], v_by_head.double().abs()
     rounding = 2 * u * (values.weights @ size + expected.abs())
     moved = ds * values.sensitivity
-    tiny = SUBNORMAL_ROUNDOFF[dtype] * (values.gain * (values.visible.double() @ size) + 1.0)
+    eta = SUBNORMAL_ROUNDOFF[dtype]
+    tiny = (eta + ORACLE_ROUNDOFF) * values.gain * (values.visible.double() @ size) + eta
     return rounding + tiny + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
 
 

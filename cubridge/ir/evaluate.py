@@ -49,8 +49,8 @@ SCALAR_CALLS: Final[dict[str, Callable[..., Value]]] = {
     "f32": float, "i32": int, "i64": int,
     "exp2": lambda x: 2.0**x, "log2": math.log2, "rcp": lambda x: 1.0 / x, "tanh_approx": math.tanh,
     "exp": math.exp, "log": math.log, "tanh": math.tanh, "sqrt": math.sqrt, "rsqrt": lambda x: 1.0 / math.sqrt(x),
-    "erf": math.erf, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil, "round": round,
-    "log1p": math.log1p, "expm1": math.expm1,
+    "erf": math.erf, "erfc": math.erfc, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil,
+    "round": round, "log1p": math.log1p, "expm1": math.expm1,
 }  # fmt: skip
 
 
@@ -142,8 +142,8 @@ def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
         "f32": _to_float, "i32": lambda x: x.int(), "i64": lambda x: x.long(),
         "exp2": torch.exp2, "log2": torch.log2, "rcp": torch.reciprocal, "tanh_approx": torch.tanh,
         "exp": torch.exp, "log": torch.log, "tanh": torch.tanh, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
-        "erf": torch.erf, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor, "ceil": torch.ceil,
-        "round": torch.round, "log1p": torch.log1p, "expm1": torch.expm1,
+        "erf": torch.erf, "erfc": torch.erfc, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor,
+        "ceil": torch.ceil, "round": torch.round, "log1p": torch.log1p, "expm1": torch.expm1,
     }  # fmt: skip
     if fn not in table:
         raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))

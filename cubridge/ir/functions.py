@@ -54,6 +54,7 @@ FUNCTIONS: Final[dict[str, FunctionInfo]] = {
     "sqrt": FunctionInfo(1, Result.FLOAT, "sqrtf"),
     "rsqrt": FunctionInfo(1, Result.FLOAT, "rsqrtf"),
     "erf": FunctionInfo(1, Result.FLOAT, "erff"),
+    "erfc": FunctionInfo(1, Result.FLOAT, "erfcf", rel_error=2.0**-21),
     "sin": FunctionInfo(1, Result.FLOAT, "sinf"),
     "cos": FunctionInfo(1, Result.FLOAT, "cosf"),
     "floor": FunctionInfo(1, Result.FLOAT, "floorf"),

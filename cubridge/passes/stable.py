@@ -12,6 +12,7 @@ def stable(expr: Expr) -> Expr:
         log(1 + exp(u))   as   maximum(u, 0) + log1p(exp(-abs(u)))
         log(1 + u)        as   log1p(u)
         exp(u) - 1        as   expm1(u)
+        1 + erf(u)        as   erfc(-u)
     so that small results are not lost beside 1, and large ones do not overflow."""
 
     def change(node: Node) -> Node:
@@ -21,6 +22,8 @@ def stable(expr: Expr) -> Expr:
                 return _log_of_one_and(right if is_number(left, 1) else left)
             case Call("log1p", (Call("exp", (power,)),)):
                 return _softplus(power)
+            case Binary("+", Call("erf", (x,)), one) | Binary("+", one, Call("erf", (x,))) if is_number(one, 1):
+                return Call("erfc", (Unary("-", x),), span=node.span)
             case Binary("-", Call("exp", (power,)), one) if is_number(one, 1):
                 return Call("expm1", (power,), span=node.span)
             case _:

@@ -21,6 +21,8 @@ FORMS = [
     ("log(1 + x * x)", "log1p(x * x)"),
     ("exp(x) - 1", "expm1(x)"),
     ("exp(x) + 1", "exp(x) + 1"),
+    ("x * (erf(x) + 1) / 2", "x * erfc(-x) / 2"),
+    ("1 + erf(x)", "erfc(-x)"),
     ("log(2 + exp(x))", "log(2 + exp(x))"),
 ]
 
