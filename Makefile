@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test check setup clean
+.PHONY: demo test slow check setup clean
 
 setup: $(READY)
 
@@ -23,13 +23,16 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+slow: $(READY)
+	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+
 check: $(READY)
 	$(BIN)/python -m pip install -q -e ".[check]"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
-	$(MAKE) test
+	$(MAKE) test slow
 
 clean:
 	rm -rf $(OUT) build *.egg-info

@@ -15,6 +15,8 @@ from cubridge.driver.results import Outcome, make_results, pass_at_k
 from cubridge.driver.suite import read_suite
 from cubridge.ir.diagnostics import CuError
 
+pytestmark = pytest.mark.slow
+
 REPLIES = Path(__file__).parents[1] / "llm" / "replies"
 
 

@@ -27,6 +27,8 @@ from tests.driver.foreign import lift_reply, write_foreign
 from tests.driver.lowering_replies import edits, patched, tool
 from tests.driver.talk import BOX, EXAMPLES, Scripted, cuir_reply, lifted
 
+pytestmark = pytest.mark.slow
+
 REPLIES = Path(__file__).parents[1] / "llm" / "replies"
 SHAPE = "1,2,1,150,200,64"
 

@@ -19,6 +19,8 @@ from cubridge.ir.spec import Shape
 from tests.driver.foreign import annotated, foreign_text, lift_reply, original, write_foreign
 from tests.driver.talk import BOX, Scripted, conversation
 
+pytestmark = pytest.mark.slow
+
 CASES = (Case("index-coded V", Shape(1, 2, 1, 70, 130, 64), 1),)
 
 
