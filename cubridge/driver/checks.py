@@ -140,7 +140,7 @@ def emulate(text: KernelText, dtype: str) -> Runner:
 
 def launch(text: KernelText) -> Runner:
     """The text on the GPU that torch uses. Errors: CU820, exit code 5, where there is none."""
-    return LaunchRunner(Launcher(find_gpu(), text), "gpu")
+    return LaunchRunner(Launcher(find_gpu(), text), "gpu", runs=2)
 
 
 def _reject_mutants(subject: Subject, checker: Checker, emulated: bool) -> Iterator[MutantResult]:

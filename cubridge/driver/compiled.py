@@ -148,7 +148,7 @@ class DeviceCheck:
         dtype = next(name for name, d in DTYPES.items() if d == kernel.instantiation.dtype)
         checker = Checker(self.adapted.reference.attention, dtype, approximations(self.adapted.target))
         shape = replace(self.adapted.shape, D=head_dim)
-        for result in checker.run(LaunchRunner(launcher, "gpu"), gpu_cases(traced.spec, shape)):
+        for result in checker.run(LaunchRunner(launcher, "gpu", runs=2), gpu_cases(traced.spec, shape)):
             if not result.accepted:
                 raise CuError(
                     Diagnostic(

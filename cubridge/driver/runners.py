@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from cubridge.backend.runtime import LSE, OUTPUT
+from cubridge.ir.diagnostics import CuError, Diagnostic
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -52,13 +55,35 @@ def deals_unequal_work(kernel: Kernel) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRunner:
-    """A kernel text through its launch contract, on whatever device the launcher has."""
+    """A kernel text through its launch contract, on whatever device the launcher has. Inputs are copies and outputs start as
+    NaN; the kernel must leave its inputs alone, and give the same bits in each of its `runs`. Errors: CU845."""
 
     launcher: Launcher
     stage: str
+    runs: int = 1
 
     def run(self, problem: Problem, lse: bool) -> tuple[Tensor, Tensor | None]:
+        import torch
+
         device = self.launcher.device.torch_device
-        q, k, v = (x.to(device) for x in (problem.q, problem.k, problem.v))
-        got = self.launcher(q, k, v, problem.captures, lse=lse)
-        return (got[0].cpu(), got[1].cpu()) if isinstance(got, tuple) else (got.cpu(), None)
+        given = {"q": problem.q, "k": problem.k, "v": problem.v}
+        copies = ({n: x.to(device, copy=True) for n, x in given.items()} for _ in range(self.runs))
+        first, *others = [self._launch(inputs, problem, lse) for inputs in copies]
+        for name, output in first.items():
+            if any(not torch.equal(output.view(torch.uint8), other[name].view(torch.uint8)) for other in others):
+                raise CuError(Diagnostic("CU845", f"two runs of one launch give two `{name}`"))
+        return first[OUTPUT], first.get(LSE)
+
+    def _launch(self, inputs: dict[str, Tensor], problem: Problem, lse: bool) -> dict[str, Tensor]:
+        """The outputs of one run, on the CPU."""
+        import torch
+
+        before = {name: x.clone() for name, x in inputs.items()}
+        outputs = {OUTPUT: torch.full_like(inputs["q"], torch.nan)}
+        if lse:
+            outputs[LSE] = inputs["q"].new_full(inputs["q"].shape[:3], torch.nan, dtype=torch.float32)
+        self.launcher.run_into(inputs, problem.captures, outputs)
+        for name, x in inputs.items():
+            if not torch.equal(x, before[name]):
+                raise CuError(Diagnostic("CU845", f"the kernel writes into its input `{name}`"))
+        return {name: output.cpu() for name, output in outputs.items()}

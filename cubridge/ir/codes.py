@@ -186,6 +186,7 @@ CODES: Final[dict[str, str]] = {
     "CU842": "a folder that cuirc adapt did not write",
     "CU843": "a kernel text and the CuIR beside it disagree",
     "CU844": "a kernel computes something else than it should",
+    "CU845": "a kernel gives other bits from run to run, or writes into its inputs",
     # CU9 the tool itself
     "CU999": "a fault of cuirc itself",
 }

@@ -15,7 +15,15 @@ from cubridge.driver.plan import Case
 from cubridge.driver.problem import Problem
 from cubridge.ir.spec import Shape
 from tests.small_cases.tools import (
-    KERNELS, Inputs, attend, positions, products, random_inputs, run, scores, traced,
+    KERNELS,
+    Inputs,
+    attend,
+    positions,
+    products,
+    random_inputs,
+    run,
+    scores,
+    traced,
 )  # fmt: skip
 
 EMULATED = pytest.mark.parametrize("emulated", [False, True], ids=["value engine", "emulator"])
@@ -67,7 +75,9 @@ def _hidden_first(q, k, v):
 @EMULATED
 def test_15_rows_sum_to_one_after_a_hidden_first_tile(kernel: str, emulated: bool) -> None:
     q, k, _ = shifted(random_inputs(1, 7, 1, 88, 448), -60.0)
-    result = run(_hidden_first, (0.2 * q, 5.0 * k, torch.ones(1, 1, 448, 64).bfloat16()), kernel=kernel, emulated=emulated)
+    result = run(
+        _hidden_first, (0.2 * q, 5.0 * k, torch.ones(1, 1, 448, 64).bfloat16()), kernel=kernel, emulated=emulated
+    )
     assert result.right
     assert (result.out.float() - 1.0).abs().max() <= 2**-7
 
@@ -75,7 +85,10 @@ def test_15_rows_sum_to_one_after_a_hidden_first_tile(kernel: str, emulated: boo
 NEGATIVE = {
     "a constant": (lambda s, t: s * -0.125, None),
     "learned": (lambda s, t: s * t, lambda shape, device: {"t": torch.tensor(-0.3)}),
-    "learned per head": (lambda s, t: s * t[:, None, None], lambda shape, device: {"t": torch.linspace(-0.5, 0.3, shape.Hq)}),
+    "learned per head": (
+        lambda s, t: s * t[:, None, None],
+        lambda shape, device: {"t": torch.linspace(-0.5, 0.3, shape.Hq)},
+    ),
     "a quotient": (lambda s, t: s / -8.0 + 1.0, None),
 }
 
@@ -111,7 +124,9 @@ def test_17_lse_is_in_natural_units_and_compared(kernel: str, emulated: bool) ->
 def test_18_logits_beyond_the_accurate_range_do_not_pass(kernel: str, emulated: bool) -> None:
     """q = k = 133120: an exponent that is not exactly 0 overflows. The kernels are right even there, but nothing shows it."""
     q, k, v = random_inputs(1, 2, 1, 70, 130)
-    result = run(softmax, (torch.full_like(q, 133120.0), torch.full_like(k, 133120.0), v), kernel=kernel, emulated=emulated)
+    result = run(
+        softmax, (torch.full_like(q, 133120.0), torch.full_like(k, 133120.0), v), kernel=kernel, emulated=emulated
+    )
     mean = v.double().mean(2, keepdim=True).expand(1, 2, 70, 64)
     assert torch.allclose(result.out.double(), mean, atol=2**-8)
     assert result.problem.judge(result.out, result.lse).accepted and not result.right

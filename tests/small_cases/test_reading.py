@@ -17,7 +17,19 @@ from cubridge.frontend.reference.trace import trace
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import print_expr
 from tests.small_cases.tools import (
-    adapted, attend, of_products, positions, products, random_inputs, refused, repeated, run, scores, spec, values, visible,
+    adapted,
+    attend,
+    of_products,
+    positions,
+    products,
+    random_inputs,
+    refused,
+    repeated,
+    run,
+    scores,
+    spec,
+    values,
+    visible,
 )  # fmt: skip
 
 # ---- 1: a scale is what the text says --------------------------------------------------------------------------------
@@ -109,7 +121,8 @@ def _empty_by_least_number(q, k, v):
 
 
 @pytest.mark.parametrize(
-    ("reference", "warning"), [(_empty_by_sdpa, None), (_empty_by_infinity, "NaN"), (_empty_by_least_number, "mean of v")]
+    ("reference", "warning"),
+    [(_empty_by_sdpa, None), (_empty_by_infinity, "NaN"), (_empty_by_least_number, "mean of v")],
 )
 def test_4_a_row_with_no_key(reference, warning: str | None) -> None:
     warnings = [w.message for w in spec(reference).warnings]
@@ -226,7 +239,9 @@ def _to_list(q, k, v, doc):
     return attend(s.softmax(-1), q, v)
 
 
-@pytest.mark.parametrize(("reference", "line"), [(_item, "doc[0].item()"), (_truth, ".all()"), (_to_list, "doc.tolist()")])
+@pytest.mark.parametrize(
+    ("reference", "line"), [(_item, "doc[0].item()"), (_truth, ".all()"), (_to_list, "doc.tolist()")]
+)
 def test_8_data_decides_the_way(reference, line: str) -> None:
     found = refused(reference, lambda shape, device: {"doc": torch.arange(8) // 4})
     assert found.code == "CU477"
@@ -238,7 +253,9 @@ def test_8_data_decides_the_way(reference, line: str) -> None:
 # ---- 9: scalars of every shape -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offset", [3, torch.tensor(3), torch.tensor([3]), torch.tensor([[3]]), torch.full((1, 1, 1, 1), 3)])
+@pytest.mark.parametrize(
+    "offset", [3, torch.tensor(3), torch.tensor([3]), torch.tensor([[3]]), torch.full((1, 1, 1, 1), 3)]
+)
 def test_9_one_element_is_a_scalar(offset) -> None:
     def attention(q, k, v, offset):
         i, j = positions(q, k)

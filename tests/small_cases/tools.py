@@ -48,9 +48,9 @@ def values(reference: Reference, q: Tensor, k: Tensor, v: Tensor, extra: Extra =
 
 def of_products(products: list[list[float]]) -> Inputs:
     """q, k, v of one head whose raw products q.k are `products`; v makes the output the weights themselves."""
-    raw = torch.tensor(products, dtype=torch.float64)
-    rows, keys = raw.shape
-    return raw[None, None], torch.eye(keys, dtype=torch.float64)[None, None], torch.eye(keys, dtype=torch.float64)[None, None]
+    raw = torch.tensor(products, dtype=torch.float64)[None, None]
+    unit = torch.eye(raw.shape[-1], dtype=torch.float64)[None, None]
+    return raw, unit, unit
 
 
 def visible(reference: Reference, lq: int, lk: int, extra: Extra = None) -> list[int]:
