@@ -37,14 +37,14 @@ def _parts(traced: Traced) -> Iterator[str]:
     spec = traced.spec
     yield _line("score", f"x = {print_expr(spec.score)}", spec.score.span)
     yield _line("", "s = sum over d of q[b, h, i, d] * k[b, kv, j, d]")
-    visible = "every key" if spec.mask == BoolLit(True) else print_expr(spec.mask)
-    yield _line("mask", visible, spec.mask.span)
+    everywhere = spec.mask == BoolLit(True)
+    yield _line("mask", "every key" if everywhere else print_expr(spec.mask), NOWHERE if everywhere else spec.mask.span)
     for text in _mask_facts(traced):
         yield _line("", text)
     shift = ", m any number of the row (exponential: stable with the row maximum)" if spec.shift else ""
     yield _line("weight", f"{print_expr(spec.weight)}{shift}", spec.weight.span)
     for row in spec.rows:
-        over = "visible keys" if row.over == spec.mask else f"keys with {print_expr(row.over)}"
+        over = "visible keys" if row.over == spec.mask else _keys(row.over)
         yield _line("row", f"{row.name} = {row.kind} over {over} of {print_expr(row.body)}", row.body.span)
     yield _line("output", f"{print_expr(spec.finalize)}, acc = sum over visible keys of weight * v", spec.finalize.span)
     if spec.lse is not None:
@@ -56,6 +56,10 @@ def _parts(traced: Traced) -> Iterator[str]:
         reads = ", ".join(sorted(set(_reads(spec, capture.name))))
         text = f"{capture.name}{extents}  {capture.kind}, {capture.dtype}, read as {reads}"
         yield _line("capture", text, capture.span if capture.kind == "computed" else NOWHERE)
+
+
+def _keys(condition: Expr) -> str:
+    return "every key" if condition == BoolLit(True) else f"keys with {print_expr(condition)}"
 
 
 def _mask_facts(traced: Traced) -> Iterator[str]:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from cubridge.frontend.reference.algebra import integers, reals
-from cubridge.frontend.reference.algebra.numbers import split_product
+from cubridge.frontend.reference.algebra.numbers import number, split_product
 from cubridge.frontend.reference.algebra.polynomials import Terms, from_terms, terms_of
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
@@ -280,6 +280,9 @@ class ExprWriter:
     # ---- reals -------------------------------------------------------------------------------------------------------
 
     def _sum(self, term: Apply, span: Span) -> Expr:
+        common = reals.shared_factor(term)
+        if common != 1 and sum(not isinstance(a, Const) for a in term.args) > 1:
+            return self._multiple(term, common, span)
         parts: list[tuple[bool, Expr]] = []
         for part in sorted(term.args, key=summand_rank):
             if is_op(part, "real") and isinstance(part.children()[0], Poly):
@@ -289,12 +292,21 @@ class ExprWriter:
                 parts.append((positive, self.expr(magnitude)))
         return signed_sum(parts, span)
 
+    def _multiple(self, term: Apply, common: Fraction, span: Span) -> Expr:
+        """A number that all parts share, before the sum of what they multiply."""
+        inner = self.expr(reals.mul(number(1 / common), term))
+        numerator, denominator = ratio(common)
+        if denominator == 1:
+            return Binary("*", literal(numerator, span), inner, span=span)
+        top = inner if numerator == 1 else Binary("*", literal(numerator, span), inner, span=span)
+        return Binary("/", top, literal(denominator, span), span=span)
+
     def _product(self, term: Apply, span: Span) -> Expr:
         """s * number * factors / divisors."""
-        number, factors = split_product(term)
+        coefficient, factors = split_product(term)
         top: list[Expr] = []
         bottom: list[Expr] = []
-        numerator, denominator = ratio(number)
+        numerator, denominator = ratio(coefficient)
         for base, exponent in sorted(factors, key=lambda f: factor_rank(f[0])):
             if exponent == 1 and is_op(base, "sigmoid") and len(factors) > 1:
                 bottom.append(self._logistic_denominator(base.children()[0], span))

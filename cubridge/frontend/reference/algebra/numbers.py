@@ -10,7 +10,18 @@ from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import nonneg
 from cubridge.frontend.reference.algebra.polynomials import product
 from cubridge.frontend.reference.algebra.selection import where
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Number, Reduce, Sort, Term, apply, arena, const
+from cubridge.frontend.reference.algebra.terms import (
+    Apply,
+    Const,
+    Number,
+    Reduce,
+    Sort,
+    Term,
+    apply,
+    arena,
+    const,
+    is_const,
+)
 
 RealNumber = float | Fraction
 
@@ -28,6 +39,10 @@ def exact(value: Number) -> Fraction:
 
 def number(value: RealNumber) -> Const:
     return const(value if isinstance(value, Fraction) else float(value))
+
+
+def is_number(term: Term) -> bool:
+    return isinstance(term, Const) and term.sort is Sort.REAL
 
 
 def to_real(term: Term) -> Term:
@@ -128,8 +143,20 @@ def split_product(term: Term) -> tuple[Fraction, Factors]:
             head = term.args[0]
             rest = term.args[1:] if isinstance(head, Const) else term.args
             return (Fraction(head.value) if isinstance(head, Const) else Fraction(1)), tuple(_factor(a) for a in rest)
+        if is_unit_step(term, None):
+            condition, height, _ = term.args
+            assert isinstance(height, Const)
+            return Fraction(height.value), ((where(condition, REAL_ONE, REAL_ZERO), Fraction(1)),)
         return Fraction(1), (_factor(term),)
     return Fraction(1), ((term, Fraction(1)),)
+
+
+def is_unit_step(term: Term, height: float | None = 1.0) -> bool:
+    """where(c, height, 0), for any finite height where none is given."""
+    if not (isinstance(term, Apply) and term.op == "where" and is_const(term.args[2], 0)):
+        return False
+    top = term.args[1]
+    return is_const(top, height) if height is not None else isinstance(top, Const) and math.isfinite(top.value)
 
 
 def _factor(term: Term) -> tuple[Term, Fraction]:

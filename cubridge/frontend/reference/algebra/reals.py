@@ -18,12 +18,14 @@ from cubridge.frontend.reference.algebra.numbers import (
     REAL_ZERO,
     Factors,
     exact,
+    is_number,
+    is_unit_step,
     number,
     split_product,
     to_real,
 )
 from cubridge.frontend.reference.algebra.polynomials import from_terms, terms_of
-from cubridge.frontend.reference.algebra.selection import absorbs, is_masking, push
+from cubridge.frontend.reference.algebra.selection import absorbs, is_masking, push, where
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
     Const,
@@ -45,6 +47,7 @@ def join_product(coefficient: Fraction, powers: dict[Term, Fraction]) -> Term:
     whole: Term = integers.ONE
     exponent: Term = REAL_ZERO
     kept: list[Term] = []
+    coefficient, powers = _with_plain_sums(coefficient, powers)
     for base, power in powers.items():
         if isinstance(base, Apply) and base.op == "exp":
             exponent = add(exponent, mul(number(power), base.args[0]))
@@ -73,12 +76,72 @@ def _product_term(coefficient: Fraction, kept: list[Term]) -> Term:
         return number(coefficient)
     if coefficient.denominator == 1 and len(kept) == 1 and isinstance(kept[0], Apply) and kept[0].op == "real":
         return apply("real", (integers.mul(const(coefficient.numerator), kept[0].args[0]),), Sort.REAL)
-    if coefficient == -1 and len(kept) == 1 and is_op(kept[0], "add"):
-        return add(*(neg(part) for part in kept[0].children()))
+    if coefficient != 1 and len(kept) == 1 and is_op(kept[0], "add"):
+        return _scaled_sum(kept[0], coefficient)
+    if len(kept) == 1 and is_unit_step(kept[0]):
+        return where(kept[0].children()[0], number(coefficient), REAL_ZERO)
     args = sorted(kept, key=order)
     if coefficient != 1:
         args.insert(0, number(coefficient))
     return args[0] if len(args) == 1 else apply("mul", tuple(args), Sort.REAL)
+
+
+def _with_plain_sums(coefficient: Fraction, powers: dict[Term, Fraction]) -> tuple[Fraction, dict[Term, Fraction]]:
+    """Sums among the bases without a sign or a number that all their parts share."""
+    plain: dict[Term, Fraction] = {}
+    for base, exponent in powers.items():
+        if is_op(base, "add") and exponent.denominator == 1:
+            content = sum_content(base)
+            if content != 1:
+                coefficient *= content ** int(exponent)
+                base = _scaled_sum(base, 1 / content)
+        plain[base] = plain.get(base, Fraction(0)) + exponent
+    return coefficient, plain
+
+
+def sum_content(term: Term) -> Fraction:
+    """The number that all parts of a sum but a constant are whole multiples of, with the sign of one that signs do not choose:
+    the same for every multiple of the sum. 1 where the multiples are large, as of 0.1 and 0.3 in floating point."""
+    found = _parts(term)
+    sign = 1 if min(found)[1] > 0 else -1
+    denominator = math.lcm(*(c.denominator for _, c in found))
+    common = Fraction(math.gcd(*(int(c * denominator) for _, c in found)), denominator)
+    small = all(abs(c) <= common * LARGEST_MULTIPLE for _, c in found)
+    return sign * (common if small else Fraction(1))
+
+
+LARGEST_MULTIPLE = 1 << 10
+
+
+def shared_factor(term: Term) -> Fraction:
+    """The magnitude that all parts of a sum but a constant have; 1 where they differ."""
+    magnitudes = {abs(c) for _, c in _parts(term)}
+    return magnitudes.pop() if len(magnitudes) == 1 else Fraction(1)
+
+
+def _parts(term: Term) -> list[tuple[tuple[tuple[int, Fraction], ...], Fraction]]:
+    """The parts of a sum but a constant, as (what identifies it whatever its coefficient, its coefficient)."""
+    found: list[tuple[tuple[tuple[int, Fraction], ...], Fraction]] = []
+    for part in term.children():
+        coefficient, factors = split_product(part)
+        if not factors:
+            continue
+        key: list[tuple[int, Fraction]] = []
+        for base, exponent in factors:
+            if is_op(base, "real") and exponent == 1:
+                inner = _content(base.children()[0])
+                coefficient *= inner
+                base = _scaled(base.children()[0], inner)
+            key.append((base.digest, exponent))
+        found.append((tuple(sorted(key)), coefficient))
+    return found
+
+
+def _scaled_sum(term: Term, by: Fraction) -> Term:
+    total = _Sum()
+    for part in term.children():
+        total.include(mul(number(by), part))
+    return total.term()
 
 
 def _content(p: Term) -> int:
@@ -95,9 +158,11 @@ def _scaled(p: Term, content: int) -> Term:
 
 
 def mul(*factors: Term) -> Term:
-    result = to_real(factors[0])
-    for factor in factors[1:]:
-        result = _mul_two(result, to_real(factor))
+    """Numbers come last: a number alone with a sum is multiplied into it, and the form may not depend on the order."""
+    ordered = sorted(map(to_real, factors), key=is_number)
+    result = ordered[0]
+    for factor in ordered[1:]:
+        result = _mul_two(result, factor)
     return result
 
 
@@ -259,6 +324,11 @@ class _Sum:
             for part in term.args:
                 self.include(part)
             return
+        if _is_step(term):  # where(c, 3.5, 1.5) = 1.5 + where(c, 2, 0)
+            condition, high, low = term.children()
+            assert isinstance(high, Const) and isinstance(low, Const)
+            self.constant += Fraction(low.value)
+            term = where(condition, number(Fraction(high.value) - Fraction(low.value)), REAL_ZERO)
         coefficient, factors = split_product(term)
         if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Apply) and factors[0][0].op == "add":
             for part in factors[0][0].args:  # a number times a sum
@@ -295,6 +365,17 @@ class _Sum:
         if self.constant or not parts:
             parts.append(constant)
         return parts[0] if len(parts) == 1 else apply("add", tuple(sorted(parts, key=order)), Sort.REAL)
+
+
+def _is_step(term: Term) -> bool:
+    """A choice between two finite numbers, neither a fill nor 0."""
+    if not is_op(term, "where"):
+        return False
+    _, high, low = term.children()
+    numbers = (
+        isinstance(high, Const) and isinstance(low, Const) and math.isfinite(high.value) and math.isfinite(low.value)
+    )
+    return numbers and not is_const(low, 0) and not is_masking(low)
 
 
 # ---- exponential and logarithm ------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from cubridge.frontend.reference.algebra.terms import (
     is_const,
     is_op,
     op_args,
+    order,
 )
 
 MASK_FILL: Final = -1e8
@@ -50,6 +51,9 @@ def where(condition: Term, a: Term, b: Term) -> Term:
     hoisted = _hoisted(condition, a, b)
     if hoisted is not None:
         return hoisted
+    stepped = _step(condition, a, b)
+    if stepped is not None:
+        return stepped
     if _belongs_first(b, a):
         condition, a, b = negation(condition), b, a
     if isinstance(a, Apply) and a.op == "where" and is_masking(b) and is_masking(a.args[2]):
@@ -69,6 +73,18 @@ def _hoisted(condition: Term, a: Term, b: Term) -> Term | None:
         inner, value, fill = b.children()
         return where(disjunction(condition, inner), where(condition, a, value), fill)
     return None
+
+
+def _step(condition: Term, a: Term, b: Term) -> Term | None:
+    """where(c, b + 2, b) = b + where(c, 2, 0)."""
+    if a.sort is not Sort.REAL or isinstance(a, Const) or isinstance(b, Const):
+        return None
+    from cubridge.frontend.reference.algebra import reals
+
+    step = reals.sub(a, b)
+    if not isinstance(step, Const) or not math.isfinite(step.value):
+        return None
+    return reals.add(b, where(condition, step, const(0.0)))
 
 
 def _is_fill(term: Term) -> bool:
@@ -135,7 +151,7 @@ def _condition_to_push(function: Callable[..., Term], args: tuple[Term, ...], se
     """A condition on whose constant side the result is constant; any other would make the form depend on the order."""
     constant = all(isinstance(s.args[1], Const) and isinstance(s.args[2], Const) for s in selections)
     if constant and all(isinstance(a, Const) or is_op(a, "where") for a in args):
-        return selections[0].args[0]
+        return min((s.args[0] for s in selections), key=order)
     for selection in selections:
         for branch in (1, 2):
             if isinstance(selection.args[branch], Const):

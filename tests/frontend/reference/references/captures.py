@@ -165,7 +165,7 @@ def bias_per_key_head_and_per_row(q, k, v, key_bias, row_bias):
 
 
 @accepts(
-    score="30 * tanh((s * 0.125 + slope[h] * (j - i)) / 30)",
+    score="30 * tanh(s / 240 + slope[h] * (j - i) / 30)",
     mask="(j <= i) & (doc[b, j] == doc[b, i])",
     extra=lambda shape, device: {"slope": torch.rand(shape.Hq), **DOCUMENTS["extra"](shape, device)},
     captures=("doc[B, maximum(Lq, Lk)] argument i32", "slope[Hq] argument f32"),
