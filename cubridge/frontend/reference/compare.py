@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from cubridge.frontend.reference.evaluate import evaluate_number
+from cubridge.frontend.reference.algebra.terms import new_arena
+from cubridge.frontend.reference.eager import check_run, conditions_on_ones
 from cubridge.frontend.reference.extents import call_extra_inputs
+from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import empty_row_remark
 from cubridge.frontend.reference.visibility import rows_without_lse
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.spec import AttentionSpec, Remark, Shape
+from cubridge.ir.spec import AttentionSpec, Precondition, Remark, Shape
 from cubridge.ir.spec_values import spec_values
 
 if TYPE_CHECKING:
@@ -47,7 +49,21 @@ def compare(traced: Traced) -> AttentionSpec:
             break
     if not compared:
         at_empty.append(_compare_at(traced, traced.shape, seed=0))
-    return replace(traced.spec, warnings=(*traced.spec.warnings, *_remarks(traced, len(compared), reason, at_empty)))
+    run_at = compared[0] if compared else traced.shape
+    check_run(traced, run_at)
+    remarks = tuple(_remarks(traced, len(compared), reason, at_empty))
+    return replace(
+        traced.spec,
+        warnings=(*traced.spec.warnings, *remarks),
+        preconditions=(*traced.spec.preconditions, *_on_ones(traced, run_at)),
+    )
+
+
+def _on_ones(traced: Traced, shape: Shape) -> Iterator[Precondition]:
+    with new_arena(traced.arena):
+        writer = ExprWriter(traced.assembled.table.subscript)
+        for condition in conditions_on_ones(traced, shape):
+            yield Precondition(writer.expr(condition), traced.reference.span)
 
 
 def _remarks(traced: Traced, compared: int, reason: Exception | None, at_empty: list[Tensor]) -> Iterator[Remark]:
@@ -72,7 +88,7 @@ def _candidates(traced: Traced) -> Iterator[Shape]:
             for b in (2 - at % 2, fixed["B"])
             for hq, hk in (*heads, (3, 3), (fixed["Hq"], fixed["Hk"]))
         )
-        fit = next((s for s in options if _meets(traced, s)), None)
+        fit = next((s for s in options if traced.meets_preconditions(s)), None)
         if fit is not None and fit != traced.shape:
             yield fit
 
@@ -83,14 +99,6 @@ def _numbers(traced: Traced) -> Iterator[int]:
         for operand in pytree.tree_leaves((call.args, call.kwargs)):
             if isinstance(operand, int) and 1 < abs(operand) < 4096:
                 yield abs(operand)
-
-
-def _meets(traced: Traced, shape: Shape) -> bool:
-    scalars = {n: v for n, v in call_extra_inputs(traced.reference, shape).items() if not isinstance(v, Tensor)}
-    try:
-        return all(evaluate_number(c, {**shape.sizes(), **scalars}) for c in traced.assembled.conditions)
-    except (ZeroDivisionError, ValueError, OverflowError):
-        return False
 
 
 def _compare_at(traced: Traced, shape: Shape, seed: int) -> Tensor:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from cubridge.frontend.reference.algebra import integers, reals
+from cubridge.frontend.reference.algebra.contents import shared_factor
 from cubridge.frontend.reference.algebra.numbers import number, split_product
 from cubridge.frontend.reference.algebra.polynomials import Terms, from_terms, terms_of
 from cubridge.frontend.reference.algebra.terms import (
@@ -280,7 +281,7 @@ class ExprWriter:
     # ---- reals -------------------------------------------------------------------------------------------------------
 
     def _sum(self, term: Apply, span: Span) -> Expr:
-        common = reals.shared_factor(term)
+        common = shared_factor(term)
         if common != 1 and sum(not isinstance(a, Const) for a in term.args) > 1:
             return self._multiple(term, common, span)
         parts: list[tuple[bool, Expr]] = []

@@ -6,12 +6,9 @@ FakeTensorMode with a ShapeEnv. The recorded calls are lifted to a spec, and rep
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
-import sys
-import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cubridge.frontend.reference.extents import Extent, extra_values
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import call_chain, error_span, inside_operation, user_span
+from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.rewrite import Rewrite, attention_math
 from cubridge.frontend.reference.symbolic import symbolic_numbers
@@ -251,7 +249,7 @@ def _run(
     try:
         with (
             torch.no_grad(),
-            _quiet(),
+            quiet(),
             symbolic_numbers(reference.globals, attention_math),
             recorder.fake,
             recorder,
@@ -300,11 +298,3 @@ def _named(text: str, symbols: Mapping[sympy.Symbol, str]) -> str:
     """Symbols in torch's message by the names of their sizes."""
     names = {str(symbol): name for symbol, name in symbols.items()}
     return re.sub(r"\bs\d+\b", lambda m: names.get(m[0], m[0]), text)
-
-
-@contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    """Nothing that the reference prints may reach our stdout."""
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ from cubridge.frontend.reference.assemble import Assembled, assemble
 from cubridge.frontend.reference.attempts import attempts
 from cubridge.frontend.reference.captures import CaptureValues
 from cubridge.frontend.reference.compare import compare
+from cubridge.frontend.reference.evaluate import evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.held import held_extents, held_names
 from cubridge.frontend.reference.load import Reference
@@ -23,7 +24,7 @@ from cubridge.frontend.reference.record import record
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.diagnostics import CuError, Refused
-from cubridge.ir.spec import DEFAULT_SHAPE, AttentionSpec, Shape
+from cubridge.ir.spec import DEFAULT_SHAPE, AttentionSpec, Remark, Shape
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
 
@@ -52,6 +53,16 @@ class Traced:
             values = CaptureValues(self.assembled.lifter, self.assembled.table)
             values.check_subscripts(self.assembled.subscripts, sizes, inputs)
             return values.at(sizes, inputs, wide)
+
+    def meets_preconditions(self, shape: Shape) -> bool:
+        """May the kernel be launched at this shape, as far as the sizes and the scalar arguments say?"""
+        scalars: dict[str, Input] = {}
+        if self.assembled.lifter.recording.scalars:
+            scalars = {n: v for n, v in self.extra(shape).items() if not isinstance(v, Tensor)}
+        try:
+            return all(evaluate_number(c, {**shape.sizes(), **scalars}) for c in self.assembled.conditions)
+        except (ZeroDivisionError, ValueError, OverflowError):
+            return False
 
     def empty_rows(self, sizes: Mapping[str, int], captures: Mapping[str, Tensor]) -> Tensor:
         """[B, Hq, Lq]: rows that see no key."""
@@ -85,24 +96,33 @@ def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype =
     first: CuError | None = None
     names = _scalar_names(reference, shape or DEFAULT_SHAPE)
     for candidate in attempts(shape, held_extents(reference)):
-        for kind, scalars in (
-            (dtype, "symbolic"),
-            (torch.float32, "symbolic"),
-            (dtype, "fixed"),
-            (torch.float32, "fixed"),
-        ):
-            if scalars == "fixed" and not names:
-                break
+        for kind, fixed in _ways(dtype, names):
             try:
-                return _at(reference, candidate, kind, names if scalars == "fixed" else frozenset())
+                traced = _at(reference, candidate, kind, fixed)
             except Refused:
                 raise
             except CuError as error:
                 first = first or error
-                if kind is not torch.float32 and not _is_about_dtypes(error) and not names:
+                if kind is not torch.float32 and not names and not _is_about_dtypes(error):
                     break
+                continue
+            return traced if first is None else _remarked(traced, first)
     assert first is not None
     raise first
+
+
+def _ways(dtype: torch.dtype, scalars: frozenset[str]) -> Iterator[tuple[torch.dtype, frozenset[str]]]:
+    """In the asked precision, then in float32; with scalar arguments as symbols, then as the numbers they are."""
+    for fixed in (frozenset[str](), scalars) if scalars else (frozenset[str](),):
+        yield dtype, fixed
+        yield torch.float32, fixed
+
+
+def _remarked(traced: Traced, first: CuError) -> Traced:
+    """Says why the reference was not read at distinct sizes in the asked precision."""
+    why = first.diagnostics[0]
+    remark = Remark(f"read at {traced.shape}, because elsewhere {why.message}", why.span)
+    return replace(traced, spec=replace(traced.spec, specialised=(*traced.spec.specialised, remark)))
 
 
 def _is_about_dtypes(error: CuError) -> bool:

@@ -281,3 +281,38 @@ def test_every_trace_of_one_reference_is_the_same() -> None:
     first, second = (trace(load_reference(EXAMPLES / "share_question.py")) for _ in range(2))
     assert first.spec == second.spec
     assert explain(first) == explain(second)
+
+
+# ---- the function itself ---------------------------------------------------------------------------------------------
+
+
+def test_a_branch_on_a_length_of_one_becomes_a_precondition() -> None:
+    def decoding(q, k, v):
+        s = q @ repeated(k, q).mT
+        if q.shape[2] != 1:
+            s = s.masked_fill(torch.ones_like(s).tril() == 0, -math.inf)
+        return s.softmax(-1) @ repeated(v, q)
+
+    spec = trace(Reference.of(decoding)).spec
+    assert [print_expr(p.condition) for p in spec.preconditions] == ["Lq >= 2"]
+
+
+def test_one_head_for_all_queries_is_read_alike() -> None:
+    def repeats_if_needed(q, k, v):
+        if q.shape[1] != k.shape[1]:
+            k, v = repeated(k, q), repeated(v, q)
+        return (q @ k.mT).softmax(-1) @ v
+
+    assert not trace(Reference.of(repeats_if_needed)).spec.preconditions
+
+
+def test_a_function_that_changes_from_call_to_call_is_refused() -> None:
+    calls: list[int] = []
+
+    def counting(q, k, v):
+        calls.append(1)
+        return (q @ repeated(k, q).mT * len(calls)).softmax(-1) @ repeated(v, q)
+
+    with pytest.raises(CuError, match="CU487") as caught:
+        trace(Reference.of(counting))
+    assert "than the run that was recorded" in str(caught.value)

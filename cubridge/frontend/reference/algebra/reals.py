@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import real_nonneg
+from cubridge.frontend.reference.algebra.contents import content, scaled, sum_content
 from cubridge.frontend.reference.algebra.numbers import (
     REAL_ONE,
     REAL_ZERO,
@@ -24,7 +25,6 @@ from cubridge.frontend.reference.algebra.numbers import (
     split_product,
     to_real,
 )
-from cubridge.frontend.reference.algebra.polynomials import from_terms, terms_of
 from cubridge.frontend.reference.algebra.selection import absorbs, is_masking, push, where
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
@@ -55,9 +55,9 @@ def join_product(coefficient: Fraction, powers: dict[Term, Fraction]) -> Term:
             whole = integers.mul(whole, base.args[0])
         elif power:
             kept.append(base if power == 1 else apply("pow", (base, number(power)), Sort.REAL))
-    content = _content(whole)
-    coefficient *= content
-    primitive = _scaled(whole, content)
+    common = content(whole)
+    coefficient *= common
+    primitive = scaled(whole, common)
     if not is_const(primitive, 1):
         kept.append(apply("real", (primitive,), Sort.REAL))
     if not is_const(exponent, 0):
@@ -91,50 +91,12 @@ def _with_plain_sums(coefficient: Fraction, powers: dict[Term, Fraction]) -> tup
     plain: dict[Term, Fraction] = {}
     for base, exponent in powers.items():
         if is_op(base, "add") and exponent.denominator == 1:
-            content = sum_content(base)
-            if content != 1:
-                coefficient *= content ** int(exponent)
-                base = _scaled_sum(base, 1 / content)
+            common = sum_content(base)
+            if common != 1:
+                coefficient *= common ** int(exponent)
+                base = _scaled_sum(base, 1 / common)
         plain[base] = plain.get(base, Fraction(0)) + exponent
     return coefficient, plain
-
-
-def sum_content(term: Term) -> Fraction:
-    """The number that all parts of a sum but a constant are whole multiples of, with the sign of one that signs do not choose:
-    the same for every multiple of the sum. 1 where the multiples are large, as of 0.1 and 0.3 in floating point."""
-    found = _parts(term)
-    sign = 1 if min(found)[1] > 0 else -1
-    denominator = math.lcm(*(c.denominator for _, c in found))
-    common = Fraction(math.gcd(*(int(c * denominator) for _, c in found)), denominator)
-    small = all(abs(c) <= common * LARGEST_MULTIPLE for _, c in found)
-    return sign * (common if small else Fraction(1))
-
-
-LARGEST_MULTIPLE = 1 << 10
-
-
-def shared_factor(term: Term) -> Fraction:
-    """The magnitude that all parts of a sum but a constant have; 1 where they differ."""
-    magnitudes = {abs(c) for _, c in _parts(term)}
-    return magnitudes.pop() if len(magnitudes) == 1 else Fraction(1)
-
-
-def _parts(term: Term) -> list[tuple[tuple[tuple[int, Fraction], ...], Fraction]]:
-    """The parts of a sum but a constant, as (what identifies it whatever its coefficient, its coefficient)."""
-    found: list[tuple[tuple[tuple[int, Fraction], ...], Fraction]] = []
-    for part in term.children():
-        coefficient, factors = split_product(part)
-        if not factors:
-            continue
-        key: list[tuple[int, Fraction]] = []
-        for base, exponent in factors:
-            if is_op(base, "real") and exponent == 1:
-                inner = _content(base.children()[0])
-                coefficient *= inner
-                base = _scaled(base.children()[0], inner)
-            key.append((base.digest, exponent))
-        found.append((tuple(sorted(key)), coefficient))
-    return found
 
 
 def _scaled_sum(term: Term, by: Fraction) -> Term:
@@ -142,19 +104,6 @@ def _scaled_sum(term: Term, by: Fraction) -> Term:
     for part in term.children():
         total.include(mul(number(by), part))
     return total.term()
-
-
-def _content(p: Term) -> int:
-    """Greatest common factor of the coefficients, with the sign of the first."""
-    if isinstance(p, Const):
-        return int(p.value) or 1
-    coefficients = list(terms_of(p).values())
-    common = math.gcd(*coefficients)
-    return -common if coefficients[0] < 0 else common
-
-
-def _scaled(p: Term, content: int) -> Term:
-    return p if content == 1 else from_terms({m: c // content for m, c in terms_of(p).items()})
 
 
 def mul(*factors: Term) -> Term:

@@ -1,0 +1,83 @@
+"""Runs the reference itself beside its recorded calls. Recording takes every size as at least 2 and one way through the code:
+a branch on a size of 1, or on something that is no size, shows only here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra import integers
+from cubridge.frontend.reference.algebra.predicates import at_least_zero
+from cubridge.frontend.reference.algebra.terms import Term, const, size
+from cubridge.frontend.reference.quiet import quiet
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.spec import Shape
+
+if TYPE_CHECKING:
+    from cubridge.frontend.reference.trace import Traced
+
+TOLERANCE: Final = 0.05
+"""Of float32 runs in which the reference may round to half precision: enough to tell one branch from another."""
+
+
+def check_run(traced: Traced, shape: Shape) -> None:
+    """Errors: CU487 where the function gives something else than its recorded calls."""
+    if _agrees(traced, shape) is False:
+        refuse(
+            "CU487",
+            f"the function gives something else at shape {shape} than the run that was recorded at {traced.shape}",
+            traced.reference.span,
+            "keep what it computes free of branches on values, counters and global state",
+        )
+
+
+def conditions_on_ones(traced: Traced, shape: Shape) -> Iterator[Term]:
+    """`size >= 2` for each size that the reference treats otherwise where it is 1. `shape` meets the preconditions."""
+    for name, single in _with_one(traced, shape):
+        if _agrees(traced, single) is not True:
+            yield at_least_zero(integers.sub(size(name), const(2)))
+
+
+def _with_one(traced: Traced, shape: Shape) -> Iterator[tuple[str, Shape]]:
+    small = replace(shape, Lq=5 if shape.Lq != shape.Lk else 7, Lk=7)
+    options = {
+        "Lq": (replace(small, Lq=1), replace(small, Lq=1, Lk=1)),
+        "Lk": (replace(small, Lk=1), replace(small, Lq=1, Lk=1)),
+        "B": (replace(small, B=1), replace(shape, B=1)),
+        "G": (replace(small, Hq=small.Hk), replace(shape, Hq=shape.Hk)),
+    }
+    for name, shapes in options.items():
+        fit = next((s for s in shapes if traced.meets_preconditions(s)), None)
+        if fit is not None:
+            yield name, fit
+
+
+def _agrees(traced: Traced, shape: Shape) -> bool | None:
+    """None where the function does not run on float32 inputs of this shape."""
+    generator = torch.Generator().manual_seed(1)
+    q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D, generator=generator)
+    k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D, generator=generator) for _ in range(2))
+    try:
+        extra = traced.extra(shape)
+    except CuError:
+        return True  # no arguments for this shape, so nothing to compare
+    kept = {n: x.clone() if isinstance(x, Tensor) else x for n, x in extra.items()}
+    try:
+        with torch.no_grad(), quiet():
+            found = traced.reference.function(q, k, v, **kept)
+    except Exception:  # whatever the user's code raises: it does not run here
+        return None
+    out = found[0] if isinstance(found, (tuple, list)) else found
+    captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
+    empty = traced.empty_rows(shape.sizes(), captures)
+    want, _ = traced.oracle(q, k, v, extra)
+    if not isinstance(out, Tensor) or out.shape != want.shape:
+        return False
+    overflow = ~out.isfinite()  # exponentials without a shift pass float32's range before fp64's
+    difference = (out.double() - want).abs().masked_fill(empty[..., None] | overflow, 0.0)
+    return bool((difference <= TOLERANCE * (1 + want.abs())).all())
