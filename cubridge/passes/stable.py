@@ -1,10 +1,14 @@
-"""Forms that keep their accuracy in fp32, for expressions whose plain form loses it."""
+"""Forms that the device has, and that keep their accuracy in fp32, for expressions whose plain form does not."""
 
 from __future__ import annotations
 
-from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, Node, Unary
-from cubridge.ir.walk import map_children
+from typing import Final
+
+from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, Index, Name, Node, Unary
+from cubridge.ir.walk import map_children, walk
 from cubridge.passes.exprs import is_number
+
+_VARYING: Final = frozenset({"i", "j", "b", "h", "e", "s", "x", "m", "acc"})
 
 
 def stable(expr: Expr) -> Expr:
@@ -13,6 +17,7 @@ def stable(expr: Expr) -> Expr:
         log(1 + u)        as   log1p(u)
         exp(u) - 1        as   expm1(u)
         1 + erf(u)        as   erfc(-u)
+        u ** 0.3          as   exp(0.3 * log(u)), where u differs from element to element
     so that small results are not lost beside 1, and large ones do not overflow."""
 
     def change(node: Node) -> Node:
@@ -24,6 +29,8 @@ def stable(expr: Expr) -> Expr:
                 return _softplus(power)
             case Binary("+", Call("erf", (x,)), one) | Binary("+", one, Call("erf", (x,))) if is_number(one, 1):
                 return Call("erfc", (Unary("-", x),), span=node.span)
+            case Binary("**", base, FloatLit() as power) if _varies(base):
+                return Call("exp", (Binary("*", power, Call("log", (base,))),), span=node.span)
             case Binary("-", Call("exp", (power,)), one) if is_number(one, 1):
                 return Call("expm1", (power,), span=node.span)
             case _:
@@ -32,6 +39,11 @@ def stable(expr: Expr) -> Expr:
     result = change(expr)
     assert isinstance(result, Expr)
     return result
+
+
+def _varies(expr: Expr) -> bool:
+    """Does the host not know it."""
+    return any(isinstance(x, Index) or (isinstance(x, Name) and x.id in _VARYING) for x in walk(expr))
 
 
 def _log_of_one_and(value: Expr) -> Expr:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate
 from cubridge.ir.nodes import SIZES, Assign, Attr, Expr, Function, Index, Kernel, Name, Node, Record, Row, Scalar
 from cubridge.ir.walk import free_names, rewrite, walk
@@ -82,11 +83,15 @@ def tile_fault(kernel: Kernel, predicate: Expr) -> TileFault | None:
     shape = tile_shape(kernel)
     constants: dict[Expr, int] = {Name(c.name): c.value for c in kernel.constants if isinstance(c.value, int)}
     rows, keys = _number(shape.queries, constants), _number(shape.keys, constants)
-    known = _host_values(kernel)
-    unknown = [x for x in (*_launch_values(kernel, predicate), *loads) if x not in known]
+    read = [*_launch_values(kernel, predicate), *loads]
+    known = {name: host for name, host in _host_values(kernel).items() if name in read}
+    unknown = [x for x in read if x not in known]
     for (lq, lk), given in product(_LENGTHS, _UNKNOWN_VALUES if unknown else (0,)):
         values = {**constants, **_sizes(lq, lk), **dict.fromkeys(unknown, given)}
-        values |= {name: _number(host, values) for name, host in known.items()}
+        try:
+            values |= {name: _number(host, values) for name, host in known.items()}
+        except CuError:  # a division by Lq // 4, say: the mask has no meaning at these lengths
+            continue
         for q_start in range(0, lq, rows):
             tile = {**values, Attr(Name("tile"), "q_start"): q_start}
             fault = _tile_fault(kernel, predicate, tile, (rows, keys, lq, lk))
