@@ -6,7 +6,9 @@ import torch
 
 def extra_inputs(shape, device):
     position = torch.arange(shape.Lq, device=device)
-    length = max(shape.Lq // 2, 1)  # two samples: a question of a quarter and three answers each, some padding at the end
+    length = max(
+        shape.Lq // 2, 1
+    )  # two samples: a question of a quarter and three answers each, some padding at the end
     sample = torch.where(position < shape.Lq - shape.Lq // 16, position // length, -1)
     answer = position % length // (length // 4 + 1)
     return {"answer": answer.expand(shape.B, -1), "sample": sample.expand(shape.B, -1)}

@@ -39,7 +39,9 @@ def test_any_bodies_in_a_kernel_whose_parts_are_there(kernel: Kernel) -> None:
 def test_any_node_replaced(name: str, data: st.DataObject) -> None:
     places = _PLACES[name]
     path, node = data.draw(st.sampled_from(places))
-    other = data.draw(st.one_of(st.sampled_from([n for _, n in places if isinstance(n, Expr) is isinstance(node, Expr)])))
+    other = data.draw(
+        st.one_of(st.sampled_from([n for _, n in places if isinstance(n, Expr) is isinstance(node, Expr)]))
+    )
     changed = put(golden_kernel(name), path, other)
     assert isinstance(changed, Kernel)
     assert isinstance(verify(changed), tuple)

@@ -70,7 +70,10 @@ def assemble(reference: Reference, recording: Recording, held: dict[int, str], c
         gives_lse=lse is not None,
         preconditions=tuple(Precondition(writer.expr(t), span) for t, span in conditions),
         specialised=_specialised(recording, conditions),
-        assumptions=tuple(Remark(text, span) for text, span in current.assumptions.items()),
+        assumptions=(
+            *(Remark(what, span) for what, span in current.assumptions.items()),
+            *(Remark(f"`{name}` holds 0 and 1 alone", span) for name, span in current.flags.items()),
+        ),
     )
     warnings = warnings_of(normalizer, lifter, table, current)
     spec = replace(spec, captures=table.captures(writer), warnings=warnings)

@@ -143,16 +143,25 @@ class CaptureValues:
 
         return tensor
 
-    def check_subscripts(
+    def check(
         self,
         subscripts: Mapping[Term, Span],
+        flags: Mapping[str, Span],
         sizes: Mapping[str, int],
         inputs: Mapping[str, Tensor | int | float | bool],
     ) -> None:
-        """Computed subscripts must not be negative: they are read as they are. Errors: CU490."""
+        """What was declared of captured values: subscripts are not negative, flags are 0 or 1. Errors: CU490."""
+        if not subscripts and not flags:
+            return
         replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide=False)
+        tensors = self._lookup(replay, inputs, sizes)
+        for name, span in flags.items():
+            value = tensors(name)
+            if not bool(((value == 0) | (value == 1)).all()):
+                message = f"`{name}` is used as a flag, 0 or 1, and holds other values"
+                refuse("CU490", message, span, "pass a boolean tensor, or an additive mask")
         scalars = {n: v for n, v in inputs.items() if not isinstance(v, Tensor)}
-        evaluator = TensorEvaluator({**sizes, **scalars}, self._lookup(replay, inputs, sizes))
+        evaluator = TensorEvaluator({**sizes, **scalars}, tensors)
         for term, span in subscripts.items():
             indices = free_indices(term)
             count = math.prod(int(evaluate_number(x.extent, sizes)) for x in indices)

@@ -37,6 +37,7 @@ class Reference:
     @staticmethod
     def of(function: Callable[..., object], extra_inputs: ExtraInputs | None = None) -> Reference:
         """A reference from a live callable. Errors: CU472 if it cannot be called with q, k, v."""
+        function = getattr(function, "_torchdynamo_orig_callable", function)  # of torch.compile
         code = getattr(_underlying(function), "__code__", None)
         file = source_file(code.co_filename) if code is not None else NOWHERE.file
         reference = Reference(function, extra_inputs, file, getattr(function, "__name__", type(function).__name__))
@@ -82,7 +83,9 @@ def _underlying(function: Callable[..., object]) -> object:
     """The Python function below partials, wrappers, modules and bound methods."""
     found: object = _entry(function)
     while True:
-        if hasattr(found, "func"):
+        if hasattr(found, "_torchdynamo_orig_callable"):
+            found = found._torchdynamo_orig_callable  # pyright: ignore
+        elif hasattr(found, "func"):
             found = found.func  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
         elif hasattr(found, "__wrapped__"):
             found = found.__wrapped__  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
@@ -119,6 +122,7 @@ def load_reference(path: Path, function: str | None = None) -> Reference:
         found = _instance(found, name, file)
     if not callable(found):
         fail("CU472", f"`{name}` is not a function", _start(file))
+    found = getattr(found, "_torchdynamo_orig_callable", found)
     extra = getattr(module, "extra_inputs", None)
     if extra is not None and not callable(extra):
         fail("CU473", "`extra_inputs` is not a function", _start(file), "write `def extra_inputs(shape, device)`")

@@ -72,7 +72,7 @@ class PartReader:
             refuse("CU482", f"{term.tensor} is used outside q.k and the sum over keys", place_of(term), _OUTSIDE)
         children = term.children()
         if self.axes.e in children:
-            refuse("CU482", "the output column enters the formula", place_of(term), _OUTSIDE)
+            refuse("CU482", "something else than v varies along the head dimension", place_of(term), _OUTSIDE)
         changed = tuple(self.read(c, key) for c in children)
         same = all(a is b for a, b in zip(children, changed, strict=True))
         return term if same else rebuilt_in_place(term, changed)
@@ -207,7 +207,7 @@ class PartReader:
             if isinstance(x, Load) and x.tensor == "q" and x.indices[:3] != (self.axes.b, self.axes.h, self.axes.i):
                 refuse("CU484", f"q is read at {subscript_text(x)}, not at [b, h, i, d]", place_of(term), _BEFORE)
         if self.axes.e.name in term.free:
-            refuse("CU482", "the output column enters the formula", place_of(term), _OUTSIDE)
+            refuse("CU482", "something else than v varies along the head dimension", place_of(term), _OUTSIDE)
 
     def _own_axes(self, term: Term, key: Index | None) -> tuple[Term, tuple[Index, ...], tuple[Term, ...]]:
         """The term over index variables of its own, and the subscripts that read it here. Of k alone it varies with the key

@@ -156,6 +156,13 @@ def _is_traced(x: Tensor) -> bool:
     return isinstance(x, FakeTensor) or functional or torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore
 
 
+def _scaled_product(input: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """With beta 0 the addend is not read; ATen's kernel then wants numbers for its extents."""
+    if not (isinstance(beta, (int, float)) and beta == 0):
+        raise UseOriginal
+    return torch.bmm(a, b) * alpha
+
+
 REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     F.scaled_dot_product_attention: attention_math,
     torch.tensor: _tensor_from_number,
@@ -170,6 +177,8 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.Tensor.matmul: _matmul,
     torch.Tensor.__matmul__: _matmul,
     torch.take_along_dim: _take_along,
+    torch.baddbmm: _scaled_product,
+    torch.Tensor.baddbmm: _scaled_product,
     torch.Tensor.take_along_dim: _take_along,
     **dict.fromkeys((F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout), _dropout),
     F.feature_alpha_dropout: _dropout,

@@ -11,7 +11,7 @@ import torch
 from cubridge.frontend.reference.algebra import functions, integers, predicates, reals
 from cubridge.frontend.reference.algebra.comparisons import compare
 from cubridge.frontend.reference.algebra.numbers import number, to_int, to_real
-from cubridge.frontend.reference.algebra.terms import Sort, Term, const, load, size
+from cubridge.frontend.reference.algebra.terms import Sort, Term, arena, const, load, size
 from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.refusal import refuse
 
@@ -55,6 +55,8 @@ class SizeReader:
 
     def _expression(self, e: Any) -> Term:
         if e.is_Symbol:
+            if e not in self.symbols:
+                return refuse("CU477", "a shape depends on the data", arena().here, "use a mask over all keys instead")
             return self._symbol(self.symbols[e])
         if e.is_Integer:
             return const(int(e))

@@ -23,7 +23,7 @@ from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.record import record
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
-from cubridge.ir.diagnostics import CuError, Refused
+from cubridge.ir.diagnostics import CuError, InternalError, Refused
 from cubridge.ir.spec import DEFAULT_SHAPE, AttentionSpec, Remark, Shape
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
@@ -51,16 +51,16 @@ class Traced:
         """The spec's captures for one launch. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
         with new_arena(self.arena):
             values = CaptureValues(self.assembled.lifter, self.assembled.table)
-            values.check_subscripts(self.assembled.subscripts, sizes, inputs)
+            values.check(self.assembled.subscripts, self.arena.flags, sizes, inputs)
             return values.at(sizes, inputs, wide)
 
     def meets_preconditions(self, shape: Shape) -> bool:
         """May the kernel be launched at this shape, as far as the sizes and the scalar arguments say?"""
-        scalars: dict[str, Input] = {}
+        numbers: dict[str, int | float | bool] = {**shape.sizes()}
         if self.assembled.lifter.recording.scalars:
-            scalars = {n: v for n, v in self.extra(shape).items() if not isinstance(v, Tensor)}
+            numbers |= {n: v for n, v in self.extra(shape).items() if not isinstance(v, Tensor)}
         try:
-            return all(evaluate_number(c, {**shape.sizes(), **scalars}) for c in self.assembled.conditions)
+            return all(evaluate_number(c, numbers) for c in self.assembled.conditions)
         except (ZeroDivisionError, ValueError, OverflowError):
             return False
 
@@ -147,6 +147,8 @@ def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset
             refuse("CU489", "reading the reference takes too long", arena.here, _LOOP_HELP)
         except RecursionError:
             refuse("CU489", "the reference nests too deeply", arena.here, _LOOP_HELP)
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise InternalError(f"reading {arena.here} fails: {type(error).__name__}: {error}") from error
         traced = Traced(reference, assembled.spec, shape, dtype, assembled, arena)
     return replace(traced, spec=compare(traced))
 

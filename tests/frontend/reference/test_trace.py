@@ -316,3 +316,14 @@ def test_a_function_that_changes_from_call_to_call_is_refused() -> None:
     with pytest.raises(CuError, match="CU487") as caught:
         trace(Reference.of(counting))
     assert "than the run that was recorded" in str(caught.value)
+
+
+def test_a_flag_that_is_neither_0_nor_1_is_refused_at_the_launch() -> None:
+    def padded(q, k, v, mask):
+        s = q @ repeated(k, q).mT + (1.0 - mask[:, None, None, :].to(q.dtype)) * -1e9
+        return s.softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(padded, lambda shape, device: {"mask": torch.ones(shape.B, shape.Lk)}))
+    assert [a.message for a in traced.spec.assumptions if "mask" in a.message][-1] == "`mask` holds 0 and 1 alone"
+    with pytest.raises(CuError, match="holds other values"):
+        compute_captures(traced, SHAPE, {"mask": torch.full((SHAPE.B, SHAPE.Lk), 0.5)})

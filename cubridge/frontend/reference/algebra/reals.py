@@ -14,6 +14,7 @@ from fractions import Fraction
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import real_nonneg
 from cubridge.frontend.reference.algebra.contents import content, scaled, sum_content
+from cubridge.frontend.reference.algebra.flags import flag_of
 from cubridge.frontend.reference.algebra.numbers import (
     REAL_ONE,
     REAL_ZERO,
@@ -25,13 +26,15 @@ from cubridge.frontend.reference.algebra.numbers import (
     split_product,
     to_real,
 )
-from cubridge.frontend.reference.algebra.selection import absorbs, is_masking, push, where
+from cubridge.frontend.reference.algebra.predicates import is_zero
+from cubridge.frontend.reference.algebra.selection import MASK_FILL, absorbs, is_masking, push, where
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
     Const,
     Sort,
     Term,
     apply,
+    arena,
     assume,
     const,
     is_const,
@@ -74,7 +77,10 @@ def _product_term(coefficient: Fraction, kept: list[Term]) -> Term:
         return REAL_ZERO
     if not kept:
         return number(coefficient)
-    if coefficient.denominator == 1 and len(kept) == 1 and isinstance(kept[0], Apply) and kept[0].op == "real":
+    chosen = _chosen_by_flag(coefficient, kept)
+    if chosen is not None:
+        return chosen
+    if is_small_integer(coefficient) and len(kept) == 1 and isinstance(kept[0], Apply) and kept[0].op == "real":
         return apply("real", (integers.mul(const(coefficient.numerator), kept[0].args[0]),), Sort.REAL)
     if coefficient != 1 and len(kept) == 1 and is_op(kept[0], "add"):
         return _scaled_sum(kept[0], coefficient)
@@ -84,6 +90,27 @@ def _product_term(coefficient: Fraction, kept: list[Term]) -> Term:
     if coefficient != 1:
         args.insert(0, number(coefficient))
     return args[0] if len(args) == 1 else apply("mul", tuple(args), Sort.REAL)
+
+
+def is_small_integer(coefficient: Fraction) -> bool:
+    """May it become part of an integer? Kernels index with 32 bits, and a fill of -3e38 is a real."""
+    return coefficient.denominator == 1 and abs(coefficient) < 1 << 31
+
+
+def _chosen_by_flag(coefficient: Fraction, kept: list[Term]) -> Term | None:
+    """fill * (1 - flag) and fill * flag, for a fill beyond MASK_FILL and an element of a tensor that holds 0 and 1 alone:
+    the additive masks of public code. That it holds nothing else is declared, and checked at each launch."""
+    if abs(coefficient) < -MASK_FILL or len(kept) != 1:
+        return None
+    found = flag_of(kept[0])
+    if found is None:
+        return None
+    flag, at_one, at_zero = found
+    arena().flags.setdefault(flag.tensor, arena().here)
+    is_set = (
+        is_zero(integers.sub(flag, integers.ONE)) if flag.sort is Sort.INT else apply("==", (REAL_ONE, flag), Sort.BOOL)
+    )
+    return where(is_set, number(coefficient * at_one), number(coefficient * at_zero))
 
 
 def _with_plain_sums(coefficient: Fraction, powers: dict[Term, Fraction]) -> tuple[Fraction, dict[Term, Fraction]]:
@@ -291,7 +318,7 @@ class _Sum:
             self.plain[factors] = self.plain.get(factors, Fraction(0)) + coefficient
             return
         rest = tuple(f for f in factors if f[0] is not whole)
-        unit = Fraction(1) if coefficient.denominator == 1 else abs(coefficient)
+        unit = Fraction(1) if is_small_integer(coefficient) else abs(coefficient)
         steps = integers.mul(const(int(coefficient / unit)), whole.children()[0])
         self.moving[rest, unit] = integers.add(self.moving.get((rest, unit), integers.ZERO), steps)
 

@@ -196,3 +196,28 @@ accepts(
     captures=("ids[400] constant i32",),
     requires=("Lq <= 400", "Lk <= 400"),
 )(closed_over(25.0, (12, 9, 30, 49, 300)))
+
+
+FLAGS = {"extra": lambda shape, device: {"mask": (torch.arange(shape.Lk) < shape.Lk - 3).long().repeat(shape.B, 1)}}
+
+
+@accepts(mask="mask[b, j] == 1", captures=("mask[B, Lk] argument i32",), **FLAGS)
+def key_padding_of_zeros_and_ones(q, k, v, mask):
+    hidden = (1.0 - mask[:, None, None, :].to(q.dtype)) * torch.finfo(q.dtype).min
+    return (plain_scores(q, k) + hidden).softmax(-1) @ repeated(v, q)
+
+
+@accepts(mask="(j <= i) & (mask[b, j] == 1)", captures=("mask[B, Lk] argument i32",), **FLAGS)
+def key_padding_of_zeros_and_ones_less_one(q, k, v, mask):
+    s = plain_scores(q, k) + (mask.view(mask.shape[0], 1, 1, -1) - 1) * 1e9
+    return s.masked_fill(torch.ones_like(s).tril() == 0, -1e9).softmax(-1) @ repeated(v, q)
+
+
+@accepts(
+    mask="attend[b, j] == 1",
+    extra=lambda shape, device: {"attend": (torch.arange(shape.Lk) % 5 != 2).float().repeat(shape.B, 1)},
+    captures=("attend[B, Lk] argument f32",),
+)
+def key_padding_of_floats(q, k, v, attend):
+    hidden = -1e9 * (1 - attend)[:, None, None]
+    return (plain_scores(q, k) + hidden.to(q.dtype)).softmax(-1) @ repeated(v, q)

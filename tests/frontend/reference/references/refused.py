@@ -140,7 +140,7 @@ def residual(q, k, v):
     return plain_scores(q, k).softmax(-1) @ repeated(v, q) + q
 
 
-@refuses("CU482", "the output column", "torch.arange(q.shape[-1])")
+@refuses("CU482", "varies along the head dimension", "torch.arange(q.shape[-1])")
 def output_scaled_per_column(q, k, v):
     return (plain_scores(q, k).softmax(-1) @ repeated(v, q)) * torch.arange(q.shape[-1])
 
