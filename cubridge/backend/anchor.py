@@ -35,7 +35,7 @@ def anchors(
     touched: dict[str, set[str]] = {}
     for edit in edits:
         region, function = _region_of(edit)
-        if region not in patchable:
+        if region is None or region not in patchable:
             raise _outside(edit, source, patchable)
         touched.setdefault(region, set()).update([function] if function else [])
     regions = {r.name: r for r in source_map.regions}

@@ -144,7 +144,7 @@ class Builder(ExprBuilder):
     def _function(self, tree: Tree[Token]) -> Function:
         kind, arguments, name, params, suite = tree.children
         assert isinstance(params, Tree) and isinstance(suite, Tree)
-        if kind != "kernel" and arguments is not None:
+        if kind != "kernel" and isinstance(arguments, Tree):
             fail(f"`@{kind}` takes no arguments", self.span(arguments))
         statements = [s for s in suite.children if isinstance(s, Tree)]
         result = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import (
@@ -36,13 +36,13 @@ CONSTANTS: Final[dict[str, float]] = {
     "pi": math.pi,
 }
 
-BINARY: Final[dict[str, Callable[[Value, Value], Value]]] = {
+BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "**": lambda a, b: _power(a, b), "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 
-SCALAR_CALLS: Final[dict[str, Callable[..., Value]]] = {
+SCALAR_CALLS: Final[dict[str, Callable[..., Any]]] = {
     "where": lambda c, a, b: a if c else b,
     "maximum": max, "minimum": min, "abs": abs,
     "ceil_div": lambda a, b: -(-a // b), "floor_div": operator.floordiv, "floor_mod": operator.mod,
@@ -89,23 +89,23 @@ def evaluate_number(expr: Expr, values: Mapping[str, Value]) -> Value:
     return evaluate(expr, lookup)
 
 
-def is_tensor(value: object) -> bool:
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     return hasattr(value, "dtype")
 
 
-def _unary(op: str, value: Value) -> Value:
+def _unary(op: str, value: Any) -> Value:
     if op == "-":
         return -value
     return (not value) if isinstance(value, bool) else ~value
 
 
-def _index(base: Value, indices: list[Value]) -> Value:
+def _index(base: Any, indices: list[Value]) -> Value:
     if not any(is_tensor(x) for x in indices):
-        return base[tuple(indices)]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+        return base[tuple(indices)]
     import torch
 
     parts = torch.broadcast_tensors(*(torch.as_tensor(x) for x in indices))
-    return base[tuple(p.long() for p in parts)]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+    return base[tuple(p.long() for p in parts)]
 
 
 def _power(a: Value, b: Value) -> Value:
