@@ -21,14 +21,26 @@ def field_names(cls: type[Node]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls) if f.name != "span")
 
 
-def children(node: Node) -> Iterator[Node]:
+PLAIN: Final = frozenset({"str", "int", "float", "bool", "DType"})
+"""Types of fields, as they are written, that hold no node."""
+
+
+@cache
+def node_fields(cls: type[Node]) -> tuple[str, ...]:
+    """The fields of a node class that may hold nodes."""
+    return tuple(f.name for f in fields(cls) if f.name != "span" and f.type not in PLAIN)
+
+
+def children(node: Node) -> list[Node]:
     """The nodes directly below, in the order of the text."""
-    for name in field_names(type(node)):
+    found: list[Node] = []
+    for name in node_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, Node):
-            yield value
+            found.append(value)
         elif isinstance(value, tuple):
-            yield from (item for item in value if isinstance(item, Node))
+            found += [item for item in value if isinstance(item, Node)]
+    return found
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -37,13 +49,13 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(list(children(node))))
+        stack += reversed(children(node))
 
 
 def map_children(node: N, change: Callable[[Node], Node]) -> N:
     """The node with `change` applied to each child; the same object if no child changed."""
     changes: dict[str, object] = {}
-    for name in field_names(type(node)):
+    for name in node_fields(type(node)):
         old = getattr(node, name)
         new = _map_value(old, change)
         if new is not old:

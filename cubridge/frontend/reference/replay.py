@@ -97,7 +97,8 @@ class Replay:
         return self.values[id(fake)]
 
     def _run(self, call: Call) -> None:
-        args, kwargs = pytree.tree_map(self._operand, (call.args, call.kwargs))
+        args = tuple(self._operand(a) for a in call.args)
+        kwargs = {name: self._operand(a) for name, a in call.kwargs.items()}
         if self.wide and call.name in _HALF_TO_FLOAT:
             args = (*args[:2], False)
         with torch.no_grad():
@@ -112,6 +113,8 @@ class Replay:
     def _operand(self, operand: Any) -> Any:
         if isinstance(operand, Tensor):
             return self.values[id(operand)]
+        if isinstance(operand, (list, tuple)):
+            return [self._operand(x) for x in operand]
         if isinstance(operand, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.number(operand)
         if self.wide and isinstance(operand, torch.dtype) and operand.is_floating_point:
