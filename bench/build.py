@@ -85,7 +85,7 @@ def build(wanted: Sequence[Task], arch: str, folder: Path, workers: int | None =
     """Run every task, each into a file of `folder`; machine code goes into the compile cache, for `arch`."""
     folder.mkdir(parents=True, exist_ok=True)
     count = workers or max(1, (os.cpu_count() or 2) - 1)
-    with ProcessPoolExecutor(min(count, len(wanted)), get_context("spawn"), _one_thread) as pool:
+    with ProcessPoolExecutor(min(count, len(wanted)), get_context("spawn"), one_thread) as pool:
         return list(pool.map(_run_and_save, wanted, [arch] * len(wanted), [folder] * len(wanted)))
 
 
@@ -120,7 +120,8 @@ def load(folder: Path, variants: Sequence[str], long: bool) -> Iterator[Built]:
             yield built
 
 
-def _one_thread() -> None:
+def one_thread() -> None:
+    """Of a worker process: each has one core."""
     import torch
 
     torch.set_num_threads(1)

@@ -4,6 +4,7 @@ smoke    the kernels as they are, full attention, against fp64 (needs no adaptat
 build    adapt every variant for both kernels and make the problems of the checks; needs no GPU
 check    every variant on both kernels against the fp64 oracle, at many lengths, types, head dims and kinds of input
 mutants  wrong kernels of every variant, each of which the check must reject
+draws    references put together at random, adapted and judged on the GPU (--count)
 time     every variant on both kernels beside eager PyTorch, SDPA and FlexAttention, interleaved
 all      build, check, mutants, time
 
@@ -83,6 +84,21 @@ def mutants(arguments: argparse.Namespace) -> int:
     return 0 if mutants_hold(found) else 3
 
 
+def draws(arguments: argparse.Namespace) -> int:
+    from bench.correctness import check as run
+    from bench.correctness import failures
+    from bench.draws_gpu import build_draws, load_draws, refusal_table
+
+    drawn = build_draws(arguments.count, arguments.arch, arguments.built / "draws", arguments.workers)
+    outcomes = run(load_draws(arguments.built / "draws", drawn), _gpu())
+    worst = max((max(o.worst, o.lse or 0.0) for o in outcomes), default=0.0)
+    table = f"{refusal_table(drawn)}\n{len(outcomes)} launches judged, worst error {worst:.3f} of its bound"
+    _report(arguments, "draws", table, [asdict(d) for d in drawn])
+    failed = [d.fault for d in drawn if d.fault] + failures(outcomes)
+    print("\n".join(failed[:40]), flush=True)
+    return 3 if failed or not outcomes else 0
+
+
 def timings(arguments: argparse.Namespace) -> int:
     from bench.speed import all_ran, speed_faults, speed_table, time_all
 
@@ -97,6 +113,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], ...]] = {
     "build": (build,),
     "check": (check,),
     "mutants": (mutants,),
+    "draws": (draws,),
     "time": (timings,),
     "all": (build, check, mutants, timings),
 }
@@ -116,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shape", default="2,32,32,8192,8192,128", metavar="B,Hq,Hk,Lq,Lk,D", help="timed sizes")
     parser.add_argument("--peers", nargs="*", choices=("eager", "sdpa", "flex"), default=["eager", "sdpa", "flex"])
     parser.add_argument("--rounds", type=int, default=7, help="samples of each candidate")
+    parser.add_argument("--count", type=int, default=200, help="references that `draws` puts together")
     parser.add_argument("--out", type=Path, help="folder for results as JSON")
     return parser
 

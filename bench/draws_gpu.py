@@ -1,0 +1,82 @@
+"""References put together at random, on a GPU: adapted and compiled in many processes, then launched and judged."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from bench.build import DTYPES, KERNELS, SPARSE, Built, Task, load, one_thread, save
+from cubridge.backend.compile import compile_best
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.check import Checker, approximations
+from cubridge.driver.plan import gpu_cases
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.spec import DEFAULT_SHAPE
+from tests.support.compose import compose
+
+HEAD_DIM: Final = 64
+DTYPE: Final = "bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """`refused`: why there is no kernel, `fault`: why one that was accepted does not compile; "" if neither."""
+
+    number: int
+    refused: str = ""
+    fault: str = ""
+
+
+def build_draws(count: int, arch: str, folder: Path, workers: int | None = None) -> list[Drawn]:
+    """Draws 0 to `count`, even ones for sm80 and odd ones for sm90a, each that is accepted into a file of `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    processes = workers or max(1, (os.cpu_count() or 2) - 1)
+    with ProcessPoolExecutor(min(processes, count), get_context("spawn"), one_thread) as pool:
+        return list(pool.map(_build, range(count), [arch] * count, [folder] * count))
+
+
+def load_draws(folder: Path, drawn: Sequence[Drawn]) -> Iterator[Built]:
+    return load(folder, [_name(d.number) for d in drawn if not (d.refused or d.fault)], long=False)
+
+
+def refusal_table(drawn: Sequence[Drawn]) -> str:
+    reasons = Counter(d.refused for d in drawn if d.refused)
+    accepted = sum(not d.refused for d in drawn)
+    return "\n".join(
+        (f"{accepted} of {len(drawn)} adapted", *(f"{n:4} refused: {r}" for r, n in reasons.most_common()))
+    )
+
+
+def _name(number: int) -> str:
+    return f"draw_{number}"
+
+
+def _build(number: int, arch: str, folder: Path) -> Drawn:
+    started = time.perf_counter()
+    path = folder / f"{_name(number)}.py"
+    path.write_text(compose(random.Random(number).choice).text, encoding="utf-8")
+    kernel = KERNELS[number % len(KERNELS)]
+    try:
+        adapted = adapt_unchecked(path, kernel, replace(DEFAULT_SHAPE, D=HEAD_DIM), DTYPE)
+    except CuError as error:
+        return Drawn(number, f"{error.diagnostics[0].code} {error.diagnostics[0].message}")
+    text, attention = adapted.text, adapted.reference.attention
+    try:
+        compile_best(text.source, text.contract, DTYPES[DTYPE], HEAD_DIM, arch, include_dirs=text.include_dirs)
+    except CuError as error:
+        return Drawn(number, fault=f"{_name(number)} {kernel}: {error}")
+    checker = Checker(attention, DTYPE, approximations(adapted.target))
+    cases = gpu_cases(attention.spec, adapted.shape)[number % SPARSE :: SPARSE]
+    built = Built(Task(_name(number), DTYPE, HEAD_DIM), attention.spec.preconditions, {kernel: text})
+    built.problems = [checker.problem(case) for case in cases]
+    built.seconds = time.perf_counter() - started
+    save(folder, built)
+    return Drawn(number)
