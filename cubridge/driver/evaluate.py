@@ -15,8 +15,8 @@ from cubridge.driver.report import Verdict
 from cubridge.driver.results import Outcome, Results, make_results
 from cubridge.driver.runners import ValueRunner
 from cubridge.driver.sandbox import Limits, Sandbox
-from cubridge.driver.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.threads import one_thread
 
 if TYPE_CHECKING:
     from cubridge.driver.model_use import ModelUse
@@ -155,13 +155,13 @@ def _events(use: ModelUse | None) -> Iterator[dict[str, object]]:
 
 
 def _speed(suite: Suite, trial: Trial, folder: Path) -> float | None:
-    """TFLOP/s over visible elements, measured in a child process; None without a GPU."""
+    """TFLOP/s over visible elements, measured in a child process; None without a GPU. Errors: what the measurement says."""
     from cubridge.backend.gpu import find_gpu
     from cubridge.driver.jobs import TimeFolder
 
     try:
         find_gpu()
-        with Sandbox(Limits(bytes=None)) as sandbox:
-            return sandbox.run(TimeFolder(folder, suite.sizes(trial)))
     except CuError:
         return None
+    with Sandbox(Limits(bytes=None)) as sandbox:
+        return sandbox.run(TimeFolder(folder, suite.sizes(trial)))
