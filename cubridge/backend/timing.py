@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-SAMPLE_MS = 4.0
-"""A sample holds as many launches as fit into this time, so that the events' own resolution does not count."""
+SAMPLE_MS = 20.0
+"""A sample holds as many launches as fit into this time, so that neither the events' resolution nor what the
+candidate before it left in caches and clocks counts."""
 
 
 class Clock(Protocol):
