@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
+from cubridge.ir.hardware import SHARED_BYTES
 from cubridge.ir.source import NOWHERE, Span
 
 
@@ -23,19 +24,13 @@ class Target:
         return self.name.endswith("a")
 
 
-# CUDA C++ Programming Guide, technical specifications per compute capability: maximum shared memory per thread block.
+_CAPABILITIES: Final = {
+    "sm_80": (8, 0), "sm_86": (8, 6), "sm_87": (8, 7), "sm_89": (8, 9), "sm_90a": (9, 0), "sm_100a": (10, 0), "sm_103a": (10, 3),
+    "sm_120a": (12, 0),
+}  # fmt: skip
+
 TARGETS: Final[dict[str, Target]] = {
-    t.name: t
-    for t in (
-        Target("sm_80", (8, 0), 163 << 10),
-        Target("sm_86", (8, 6), 99 << 10),
-        Target("sm_87", (8, 7), 163 << 10),
-        Target("sm_89", (8, 9), 99 << 10),
-        Target("sm_90a", (9, 0), 227 << 10),
-        Target("sm_100a", (10, 0), 227 << 10),
-        Target("sm_103a", (10, 3), 227 << 10),
-        Target("sm_120a", (12, 0), 99 << 10),
-    )
+    name: Target(name, capability, SHARED_BYTES[name]) for name, capability in _CAPABILITIES.items()
 }
 
 

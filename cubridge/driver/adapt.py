@@ -24,11 +24,11 @@ from cubridge.driver.model_use import Lowering, ModelUse
 from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES, Changed, Report, to_markdown
-from cubridge.driver.threads import one_thread
 from cubridge.driver.transfer import transfer
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
+from cubridge.ir.threads import one_thread
 
 if TYPE_CHECKING:
     from cubridge.backend.device import KernelText

@@ -12,13 +12,13 @@ from cubridge.driver.kernels import DTYPES, choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.plan import emulator_cases, value_cases
 from cubridge.driver.runners import ValueRunner
-from cubridge.driver.threads import one_thread
 from cubridge.driver.verify import find_faults
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import Tile
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import AttentionSpec, RowReduction, Shape
 from cubridge.ir.spec_values import spec_values
+from cubridge.ir.threads import one_thread
 from cubridge.ir.tile_shape import head_dim
 
 if TYPE_CHECKING:

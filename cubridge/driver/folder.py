@@ -18,13 +18,13 @@ from cubridge.driver.reference import read_reference
 from cubridge.driver.report import RULES, Report
 from cubridge.driver.sandbox import Sandbox
 from cubridge.driver.sandboxed import SandboxTools
-from cubridge.driver.threads import one_thread
 from cubridge.ir.canonical import canonical
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
+from cubridge.ir.threads import one_thread
 from cubridge.passes.pipeline import parse_toml
 
 

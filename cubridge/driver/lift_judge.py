@@ -78,7 +78,7 @@ class LiftJudge:
         contract = self.kernel.text.contract
         instance = self.kernel.instantiation(self.dtype, self.head_dim)
         yield from contract_faults(kernel, contract, instance)
-        constants = {c.name: c.value for c in kernel.constants}
+        constants = kernel.constant_values
         for name, value in instance.macros:
             if constants.get(name, value) != value:
                 yield Diagnostic(CODE, f"`{name}` is {value} in this instantiation, not {constants[name]}", kernel.span)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.check import Checker, approximations
 from cubridge.driver.jobs import CheckKeySequence, FindBlame, RunValues, inputs_of
-from cubridge.driver.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
 from cubridge.ir.printer import print_function
+from cubridge.ir.threads import one_thread
 from cubridge.ir.walk import substitute
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ RING_FIELDS: Final[Mapping[str, ValueType]] = {"slot": INT, "phase": INT}
 def constant_int(kernel: Kernel, expr: Expr) -> int:
     """The value of a compile-time integer. Errors: CU207 if it is none."""
     try:
-        value = evaluate_number(expr, {c.name: c.value for c in kernel.constants})
+        value = evaluate_number(expr, kernel.constant_values)
     except CuError:
         value = None
     if not isinstance(value, int):

@@ -128,9 +128,14 @@ def around(stmt: If | For | Loop, inner: Effects) -> Effects:
 
 
 def all_effects(body: Iterable[Stmt]) -> Effects:
+    """Of statements that run one after the other."""
+    return joined(effects(stmt) for stmt in body)
+
+
+def joined(parts: Iterable[Effects]) -> Effects:
     result = NOTHING
-    for stmt in body:
-        result |= effects(stmt)
+    for part in parts:
+        result |= part
     return result
 
 

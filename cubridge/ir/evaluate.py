@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -80,13 +81,18 @@ def evaluate(expr: Expr, lookup: Lookup) -> Value:
 
 def evaluate_number(expr: Expr, values: Mapping[str, Value]) -> Value:
     """Evaluate over plain names, such as the sizes of a launch. Errors: CU301 for an unknown name."""
+    return evaluate(expr, by_name(values))
+
+
+def by_name(values: Mapping[str, Value]) -> Lookup:
+    """Gives names their values. Errors of a look-up: CU301 for an unknown name."""
 
     def lookup(node: Expr) -> Value:
         if isinstance(node, Name) and node.id in values:
             return values[node.id]
         raise CuError(Diagnostic("CU301", "this name has no value here", node.span))
 
-    return evaluate(expr, lookup)
+    return lookup
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:
@@ -133,10 +139,11 @@ def _call(expr: Expr, fn: str, args: list[Value]) -> Value:
     return _guard(expr, SCALAR_CALLS[fn], *args)
 
 
-def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
+@cache
+def _tensor_calls() -> dict[str, Callable[..., Tensor]]:
     import torch
 
-    table: dict[str, Callable[..., Tensor]] = {
+    return {
         "where": torch.where, "maximum": torch.maximum, "minimum": torch.minimum, "abs": torch.abs,
         "ceil_div": lambda a, b: -(-a // b), "floor_div": operator.floordiv, "floor_mod": operator.mod,
         "f32": _to_float, "i32": lambda x: x.int(), "i64": lambda x: x.long(),
@@ -145,6 +152,13 @@ def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
         "erf": torch.erf, "erfc": torch.erfc, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor,
         "ceil": torch.ceil, "round": torch.round, "log1p": torch.log1p, "expm1": torch.expm1,
     }  # fmt: skip
+
+
+def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
+    """The function `fn` of arguments among which are tensors. Errors: CU301 for one that has no elementwise meaning."""
+    import torch
+
+    table = _tensor_calls()
     if fn not in table:
         raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))
     like = next(a for a in args if is_tensor(a) and a.dtype != torch.bool) if fn in ("maximum", "minimum") else None

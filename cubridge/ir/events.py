@@ -15,8 +15,8 @@ from typing import Final
 import networkx as nx
 
 from cubridge.ir.diagnostics import Diagnostic, Note
-from cubridge.ir.effects import NOTHING, Effects, around, commute, effects
-from cubridge.ir.nodes import For, Function, If, Kernel, Loop, Name, Node, Stmt
+from cubridge.ir.effects import NOTHING, Effects, around, commute, effects, joined
+from cubridge.ir.nodes import For, Function, If, Kernel, Loop, Name, Stmt
 from cubridge.ir.paths import Path
 from cubridge.ir.printer import print_expr, print_stmts
 from cubridge.ir.source import Span
@@ -79,7 +79,7 @@ def _block(
         here, label = path / x, head(stmt)
         graph.add_node(here)
         inner = [_block(graph, *block, here) for block in _blocks(stmt, here, role)]
-        own = around(stmt, _join(e for _, e in inner)) if isinstance(stmt, If | For | Loop) else effects(stmt)
+        own = around(stmt, joined(e for _, e in inner)) if isinstance(stmt, If | For | Loop) else effects(stmt)
         before = [(p, k) for p, e, k in done if not commute(e, own)]
         key = _digest([label, *(k for k, _ in inner), "after", *sorted(k for _, k in before)])
         graph.nodes[here].update(event=Event(here, role, label, stmt.span, key), label=label, role=role)
@@ -89,13 +89,6 @@ def _block(
         done.append((here, own, key))
         total |= own
     return _digest(sorted(key for *_, key in done)), total
-
-
-def _join(parts: Iterable[Effects]) -> Effects:
-    result = NOTHING
-    for part in parts:
-        result |= part
-    return result
 
 
 def _blocks(stmt: Stmt, path: Path, role: str) -> Iterator[tuple[tuple[Stmt, ...], Path, str]]:
@@ -135,15 +128,15 @@ _FIXED: Final = ("arch", "threads", "team", "row_origin", "constants", "shared")
 def _declarations(source: Kernel, target: Kernel) -> Iterator[Diagnostic]:
     for name in _FIXED:
         if getattr(source, name) != getattr(target, name):
-            yield Diagnostic("CU271", f"`{name}` of the kernel is not the source's", _at(target), _source_note(source))
+            yield Diagnostic("CU271", f"`{name}` of the kernel is not the source's", target.span, _source_note(source))
     fixed = [tuple(f for f in k.params if f.fixed) for k in (source, target)]
     if fixed[0] != fixed[1]:
-        yield Diagnostic("CU271", "the fixed parameters are not the source's", _at(target), _source_note(source))
+        yield Diagnostic("CU271", "the fixed parameters are not the source's", target.span, _source_note(source))
     for ours, theirs in zip(_functions(source), _functions(target), strict=False):
         if (ours.name, ours.params) != (theirs.name, theirs.params):
             yield Diagnostic("CU271", f"`{theirs.name}` stands where the source has `{ours.name}`", theirs.span)
     if len(_functions(source)) != len(_functions(target)):
-        yield Diagnostic("CU271", "the kernel has other regions than the source", _at(target), _source_note(source))
+        yield Diagnostic("CU271", "the kernel has other regions than the source", target.span, _source_note(source))
     if (source.schedule.body, source.schedule.result) != (target.schedule.body, target.schedule.result):
         note = Note("the source's", source.schedule.span)
         yield Diagnostic("CU271", f"`{target.schedule.name}` is not the source's", target.schedule.span, (note,))
@@ -154,11 +147,7 @@ def _functions(kernel: Kernel) -> tuple[Function, ...]:
 
 
 def _source_note(kernel: Kernel) -> tuple[Note, ...]:
-    return (Note("the source", _at(kernel)),)
-
-
-def _at(node: Node) -> Span:
-    return node.span
+    return (Note("the source", kernel.span),)
 
 
 def _differing(source: list[Event], target: list[Event]) -> Iterator[Diagnostic]:

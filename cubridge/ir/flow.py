@@ -96,9 +96,7 @@ class Flow(Generic[F]):
             if new == end:
                 break
             end = new
-        for other in self._breaks.pop():
-            end = self.join(end, other)
-        return end
+        return self._with_breaks(end)
 
     def _unroll(self, stmt: For, steps: range, facts: Facts[F]) -> Facts[F] | None:
         self._breaks.append([])
@@ -108,9 +106,7 @@ class Flow(Generic[F]):
                 self.unrolled[stmt.var] = value
                 end = self.block(stmt.body, self.bind(stmt, end))
         self.unrolled.pop(stmt.var, None)
-        for other in self._breaks.pop():
-            end = self.join(end, other)
-        return end
+        return self._with_breaks(end)
 
     def _loop(self, body: tuple[Stmt, ...], facts: Facts[F]) -> Facts[F] | None:
         self._breaks.append([])
@@ -120,7 +116,10 @@ class Flow(Generic[F]):
             if new is None or new == head:
                 break
             head = new
-        end: Facts[F] | None = None
+        return self._with_breaks(None)
+
+    def _with_breaks(self, end: Facts[F] | None) -> Facts[F] | None:
+        """The facts after a loop: those where it ends by itself, if it does, joined with those at its breaks."""
         for other in self._breaks.pop():
             end = self.join(end, other)
         return end
@@ -134,7 +133,7 @@ class Flow(Generic[F]):
 
     def value(self, expr: Expr) -> int | None:
         """An integer that is known here: of constants and unrolled loop variables."""
-        names = {c.name: c.value for c in self.kernel.constants} | self.unrolled
+        names = self.kernel.constant_values | self.unrolled
         try:
             value = evaluate_number(expr, names)
         except CuError:

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.interp_sync import Agent, Meeting
 from cubridge.ir.nodes import (
-    Attr,
     BarrierArrive,
     BarrierExpect,
     BarrierWait,
     BlockSync,
-    Expr,
-    Index,
     NamedSync,
     RegistersTake,
     Stmt,
     WgmmaWait,
 )  # fmt: skip
+from cubridge.ir.operands import shared_name
 from cubridge.ir.walk import walk
 
 if TYPE_CHECKING:
@@ -64,22 +62,16 @@ def _sources(machine: Machine[Any], stmt: Stmt) -> Iterator[Note]:
     """Where what a wait waits for would come from."""
     if not isinstance(stmt, BarrierWait):
         return
-    name = _object(stmt.barrier)
+    name = shared_name(stmt.barrier)
     arriving = [n for n in walk(machine.kernel) if isinstance(n, BarrierArrive | BarrierExpect)]
-    here = [n for n in arriving if _object(n.barrier) == name]
-    yield from (Note(f"`{name}` is arrived at here", n.span) for n in here)
+    here = [n for n in arriving if shared_name(n.barrier) == name]
+    yield from (Note(f"`smem.{name}` is arrived at here", n.span) for n in here)
     if not here:
-        yield Note(f"nothing arrives at `{name}`")
+        yield Note(f"nothing arrives at `smem.{name}`")
     for barrier in machine.barriers.values():
         if barrier.unclaimed and barrier.last_expect is not None:
             message = f"no copy brings {barrier.unclaimed} of the bytes that `{barrier.label}` expects"
             yield Note(message, barrier.last_expect.span)
-
-
-def _object(expr: Expr) -> str:
-    """The shared object that an operand is a slot of."""
-    base = expr.base if isinstance(expr, Index) else expr
-    return f"smem.{base.name}" if isinstance(base, Attr) else ""
 
 
 def _wait(agents: Sequence[Agent]) -> str:

@@ -1,4 +1,4 @@
-"""The machine that steps agents through a kernel body: barriers, the scheduler, the report of a deadlock."""
+"""The machine that steps agents through a kernel body: the scheduler, mbarriers, barriers that count threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from cubridge.ir.diagnostics import CuError, Note
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.hardware import NAMED_BARRIERS
 from cubridge.ir.interp import GlobalRef, Ring, SharedRef, Value, fault
 from cubridge.ir.interp_code import Instruction
 from cubridge.ir.interp_deadlock import deadlock
@@ -47,9 +48,6 @@ from cubridge.ir.nodes import (
     WgmmaWait,
     Zero,
 )  # fmt: skip
-
-NAMED_BARRIERS: Final = 16
-
 
 A = TypeVar("A", bound=Agent)
 
@@ -138,7 +136,7 @@ class Machine(Generic[A]):
         """A size of the kernel's declarations: an expression of its constants."""
         if expr is None:
             return 1
-        return int(evaluate_number(expr, {c.name: c.value for c in self.kernel.constants}))  # pyright: ignore[reportArgumentType]
+        return int(evaluate_number(expr, self.kernel.constant_values))  # pyright: ignore[reportArgumentType]
 
     def slot_bytes(self, name: str, node: Expr) -> int:
         declared = self.shared.get(name)

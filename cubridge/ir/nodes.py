@@ -366,6 +366,8 @@ class WgmmaFence(Op):
 
 @dataclass(frozen=True, slots=True)
 class WgmmaCommit(Op):
+    """Close the open wgmma group of this warpgroup."""
+
     op: ClassVar[str] = "wgmma_commit"
 
 
@@ -447,12 +449,16 @@ class RingNext(Op):
 
 @dataclass(frozen=True, slots=True)
 class RegistersRelease(Op):
+    """Lower the register count of this warpgroup's threads to `count`."""
+
     op: ClassVar[str] = "registers_release"
     count: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class RegistersTake(Op):
+    """Raise the register count of this warpgroup's threads to `count`, once that many are free."""
+
     op: ClassVar[str] = "registers_take"
     count: Expr
 
@@ -493,6 +499,9 @@ REGIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Region functions with their arguments, in the order in which a kernel defines them. `key_sequence`, `key_count`, `key_tile`
 and `key_masked` make up the source region `kv_range`. `row_probs` acts on fragment rows r: rows with (row // 8) % ROWS == r."""
+
+TILE_ARGUMENTS: Final = ("s", "o", "lse")
+"""Arguments of regions that are fragments of a tile or of a row vector; what is assigned to them goes back to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,6 +548,10 @@ class Kernel(Node):
 
     def constant(self, name: str) -> int | float:
         return next(c.value for c in self.constants if c.name == name)
+
+    @property
+    def constant_values(self) -> dict[str, int | float]:
+        return {c.name: c.value for c in self.constants}
 
 
 CUIR_VERSION: Final = 1

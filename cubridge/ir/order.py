@@ -62,6 +62,5 @@ def scenarios(kernel: Kernel) -> tuple[Scenario, ...]:
 
 def sizes(kernel: Kernel, scenario: Scenario) -> dict[str, Value]:
     """Constants of the kernel, and sizes of a launch with as many work tiles as the scenario has: one for each batch entry."""
-    constants = {c.name: c.value for c in kernel.constants}
     launch = {"B": scenario.total, "Hq": 1, "Hk": 1, "Lq": 1, "Lk": 1, "D": head_dim(kernel) or 64}
-    return {"SM_COUNT": Scenario.BLOCKS, "GROUP_HEADS": 1} | launch | constants
+    return {"SM_COUNT": Scenario.BLOCKS, "GROUP_HEADS": 1} | launch | kernel.constant_values

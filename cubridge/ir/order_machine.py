@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.hardware import WARP, WARPGROUP, launch_registers
 from cubridge.ir.interp import Lanes, Value, compile_expr, fault, scalar_call
 from cubridge.ir.interp_code import Instruction
 from cubridge.ir.interp_machine import Machine
@@ -17,11 +18,6 @@ from cubridge.ir.order_clock import Access, Clock, Components, join
 from cubridge.ir.order_memory import Content, SharedScalar, Slot
 from cubridge.ir.order_tiles import Scores, WarpTile
 from cubridge.ir.order_work import Keys, Scenario, Work
-
-WARP = 32
-WARPGROUP = 128
-REGISTER_FILE = 65_536
-"""Registers of an SM; a block holds a multiple of 8 for each thread from its launch on."""
 
 
 class Warp(Agent):
@@ -106,9 +102,8 @@ class OrderMachine(Machine[Warp]):
         self.copied: set[str] = set()  # parameters that copies have read
         self.finish: Stmt | None = None
         self.pool = 0
-        self.launch_registers = min(255, REGISTER_FILE // threads) // 8 * 8
         for warp in self.agents:
-            warp.registers = self.launch_registers
+            warp.registers = launch_registers(threads)
         count = max(1, len(scenario.counts))
         self.works = [Work(scenario.work(turn)) for turn in range(count)]
         self.sequences = {w: Keys(w, n) for w, n in zip(self.works, scenario.counts, strict=False)}

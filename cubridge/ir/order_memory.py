@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(slots=True)
 class Slot:
-    """One tile of shared memory. `teams`: how many parts a complete copy has."""
+    """One tile of shared memory: the last copies into it, and its reads by component of the clock."""
 
     label: str
     parts: dict[int, Part] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.interp import SharedRef, Value, fault
 from cubridge.ir.interp_code import Instruction
 from cubridge.ir.interp_sync import Landing
@@ -25,7 +26,7 @@ from cubridge.ir.nodes import (
     Tile,
 )  # fmt: skip
 from cubridge.ir.order_clock import Access, join_part
-from cubridge.ir.order_machine import WARP, WARPGROUP, GemmLog, OrderMachine, Warp
+from cubridge.ir.order_machine import GemmLog, OrderMachine, Warp
 from cubridge.ir.order_memory import WHOLE, Content, Slot, unread
 from cubridge.ir.order_steps import cast_step, output_step, region_step, scores_step, store_step
 from cubridge.ir.order_tiles import RowTile, WarpTile, as_tile

@@ -1,6 +1,6 @@
 """Register tiles of a warp in the order engine: what is written, in flight or frozen, and what a tile has gone through.
 
-The steps are those of KERNELS: each score tile goes through `score`, `mask` if its key tile is masked, `row_update`, every
+Each score tile goes through `score`, `mask` if its key tile is masked, `row_update`, every
 `row_probs` and one cast, once each; each probability tile through one gemm; the output is rescaled once for every `row_update`
 after its first accumulation, before the next one.
 """
@@ -41,7 +41,7 @@ class Scores:
 class WarpTile:
     """`write_group`, `read_group`: the gemm group of the warpgroup that writes or reads it, 0 if none.
 
-    touched: how many fences the warp had passed at the last access by an instruction that is no wgmma, -1 if none."""
+    `touched`: how many fences the warp had passed at the last access by an instruction that is no wgmma, -1 if none."""
 
     name: str
     stmt: Stmt

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
-STEPS: int = 64
+STEPS: Final = 64
 """Key tile numbers that one work tile has to itself; no scenario has as many steps."""
 
 
@@ -50,7 +51,7 @@ class Keys:
 class Scenario:
     """One launch as one block sees it. `counts`: key tiles of the work tiles that this block gets, in turn.
 
-    dealt: how the block gets its next work tile, from the counters or by equal shares; the rest goes to other blocks."""
+    `dealt`: how the block gets its next work tile, from the counters or by equal shares; the rest goes to other blocks."""
 
     counts: tuple[int, ...]
     lse: bool
@@ -59,8 +60,8 @@ class Scenario:
     one_step: bool = False
     land_at_once: bool = False
 
-    BLOCKS = 2
-    BLOCK = 1
+    BLOCKS: ClassVar[int] = 2
+    BLOCK: ClassVar[int] = 1
 
     def work(self, turn: int) -> int:
         """Number of the work tile of this block's turn; past the last turn a number past all work."""

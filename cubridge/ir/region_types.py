@@ -109,15 +109,6 @@ def check_region(kernel: Kernel, region: Function) -> tuple[Diagnostic, ...]:
     return tuple(checker.faults)
 
 
-def local_types(kernel: Kernel, name: str) -> dict[str, ValueType]:
-    """The types of a region's locals, those inside of an `if` too. Errors: all faults of the region."""
-    checker = _Checker(kernel, kernel.region(name))
-    checker.run()
-    if checker.faults:
-        raise CuError(*checker.faults)
-    return checker.locals
-
-
 class _Checker:
     """Walks one region body, statement by statement; a fault leaves the name it defines broken and goes on."""
 

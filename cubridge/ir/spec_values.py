@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.evaluate import evaluate
+from cubridge.ir.evaluate import by_name, evaluate
 from cubridge.ir.nodes import Call, Expr, Index, IntLit, Name, Node
 from cubridge.ir.walk import free_names, rewrite, walk
 
@@ -108,16 +107,10 @@ def _kv_heads(spec: AttentionSpec, scope: Scope, heads: int) -> Tensor:
 
 def _tensor(expr: Expr, scope: Scope, dtype: torch.dtype) -> Tensor:
     """`expr` over `scope`. Indices are clamped: the branch that a `where` drops may read out of range."""
-
-    def lookup(node: Expr) -> Tensor | int | float | bool:
-        if isinstance(node, Name) and node.id in scope:
-            return scope[node.id]
-        raise CuError(Diagnostic("CU301", "this name has no value here", node.span))
-
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # what an integer tensor becomes where it meets a float literal
     try:
-        return torch.as_tensor(evaluate(_clamped(expr, scope), lookup), dtype=dtype)
+        return torch.as_tensor(evaluate(_clamped(expr, scope), by_name(scope)), dtype=dtype)
     finally:
         torch.set_default_dtype(before)
 

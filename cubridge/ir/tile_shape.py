@@ -35,7 +35,7 @@ def head_dim(kernel: Kernel) -> int:
 
 def size_of(kernel: Kernel, size: Expr) -> int:
     """A size in numbers. Errors: CU301."""
-    return int(evaluate_number(size, {c.name: c.value for c in kernel.constants}))
+    return int(evaluate_number(size, kernel.constant_values))
 
 
 def _columns(kernel: Kernel, region: str) -> Expr | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from cubridge.ir.interp_code import compile_body
 from cubridge.ir.interp_machine import handlers
 from cubridge.ir.interp_sync import IN_TURN, Policy
 from cubridge.ir.nodes import Kernel
+from cubridge.ir.threads import one_thread
 from cubridge.ir.values_grid import choose_grid, groups_alike
 from cubridge.ir.values_launch import Blocks, GlobalTensor, Launch, host_names, parameters
 from cubridge.ir.values_machine import Code, Split, Watch, compile_function
@@ -36,7 +36,7 @@ def run_values(
     row that is not written exactly once."""
     params = parameters(kernel, dict(zip("qkv", inputs, strict=True)), launch)
     names = host_names(kernel, launch)
-    with _one_thread(), np.errstate(divide="raise", invalid="raise"):
+    with one_thread(), np.errstate(divide="raise", invalid="raise"):
         code = prepare(kernel)
         grid = launch.grid or choose_grid(code, params, names, launch.shape)
         written = {name: torch.zeros(p.data.shape[:3], dtype=torch.int32) for name, p in _outputs(params).items()}
@@ -63,17 +63,6 @@ def _run_group(
     for store in machine.stores:
         _write(params, written, *store)
     return []
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """Tiles are too small to share: with two threads, each operation waits for whichever core is busy with something else."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def prepare(kernel: Kernel) -> Code:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from cubridge.ir.interp import Value
-from cubridge.ir.nodes import Kernel, RegionCall
+from cubridge.ir.nodes import Kernel, RegionCall, Scalar
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.spec_values import SpecValues, spec_values
 from cubridge.ir.values import run_values
-from cubridge.ir.values_launch import Launch
+from cubridge.ir.values_launch import Launch, host_names, host_value
 from cubridge.ir.values_machine import Team, ValueMachine
 from cubridge.ir.values_tiles import TeamTile
 
@@ -85,9 +85,6 @@ _ELSEWHERE = Blame("normalizer", "the scores and the mask of this row are right,
 
 def _unit(kernel: Kernel, launch: Launch) -> float:
     """What a score of the kernel is worth in units of the spec: 1 where the kernel's exponent is already in base 2."""
-    from cubridge.ir.nodes import Scalar
-    from cubridge.ir.values_launch import host_names, host_value
-
     for declared in kernel.params:
         if declared.name == "exponent_scale" and isinstance(declared.type, Scalar):
             return host_value(declared, declared.type, host_names(kernel, launch)) / math.log2(math.e)

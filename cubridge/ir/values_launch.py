@@ -66,8 +66,7 @@ def all_blocks(grid: tuple[int, int, int]) -> Blocks:
 def host_names(kernel: Kernel, launch: Launch) -> dict[str, Value]:
     """What host expressions and kernel code read by bare name: sizes, constants, launch values, scalar captures."""
     numbers = {name: _number(v) for name, v in launch.captures.items() if not isinstance(v, Tensor) or v.dim() == 0}
-    constants = {c.name: c.value for c in kernel.constants}
-    return numbers | dict(launch.values) | launch.shape.sizes() | constants
+    return numbers | dict(launch.values) | launch.shape.sizes() | kernel.constant_values
 
 
 def _number(value: Tensor | float) -> float:

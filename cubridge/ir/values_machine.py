@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from cubridge.ir.diagnostics import CuError, Note
+from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.interp import Closure, Lanes, Value, compile_expr, fault, scalar_call
 from cubridge.ir.interp_code import Instruction
 from cubridge.ir.interp_machine import Machine
@@ -37,9 +38,6 @@ from cubridge.ir.types import DType
 from cubridge.ir.values_launch import Blocks
 from cubridge.ir.values_regions import Env, Item, Run, as_item
 from cubridge.ir.values_tiles import FRAGMENT, LANES, TORCH, RowValues, TeamTile, poison
-
-WARP = 32
-WARPGROUP = 128
 
 _NUMPY: Final[Mapping[str, Callable[..., Value]]] = {
     "where": np.where, "maximum": np.maximum, "minimum": np.minimum, "abs": np.abs,

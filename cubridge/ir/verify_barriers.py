@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from cubridge.ir.body_types import constant_int, slot_count
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.nodes import (
-    Attr,
     Barrier,
     BarrierArrive,
     BarrierExpect,
@@ -17,12 +16,10 @@ from cubridge.ir.nodes import (
     BarrierWait,
     BlockSync,
     CopyAsync,
-    Expr,
     Field,
-    Index,
-    IntLit,
     Stmt,
 )
+from cubridge.ir.operands import shared_name, slot_index
 from cubridge.ir.workers import Placed, Workers
 
 
@@ -40,17 +37,6 @@ class _Init:
     arrivals: int
 
 
-def barrier_name(expr: Expr) -> str:
-    """The name of a barrier operand, `smem.NAME` or `smem.NAME[slot]`."""
-    base = expr.base if isinstance(expr, Index) else expr
-    return base.name if isinstance(base, Attr) else ""
-
-
-def slot_index(expr: Expr) -> Expr:
-    """The slot of a shared operand; 0 where it has none."""
-    return expr.indices[0] if isinstance(expr, Index) else IntLit(0)
-
-
 def _check_slots(workers: Workers, item: Field) -> Iterator[Diagnostic]:
     count = slot_count(workers.kernel, item.type)
     inits: dict[int, _Init] = {}
@@ -58,15 +44,15 @@ def _check_slots(workers: Workers, item: Field) -> Iterator[Diagnostic]:
     waits, places = [], []
     for placed in workers.placed:
         match placed.stmt:
-            case BarrierInit(barrier, arrivals) if barrier_name(barrier) == item.name:
+            case BarrierInit(barrier, arrivals) if shared_name(barrier) == item.name:
                 init = _Init(placed.stmt, constant_int(workers.kernel, arrivals))
                 yield from _record_init(workers, placed, init, inits, count)
-            case BarrierExpect(barrier) | BarrierArrive(barrier) if barrier_name(barrier) == item.name:
+            case BarrierExpect(barrier) | BarrierArrive(barrier) if shared_name(barrier) == item.name:
                 places.append(Note("arrivals here", placed.stmt.span))
                 for thread in placed.threads:
                     for slot in workers.slots(slot_index(barrier), placed, thread, count):
                         arrivers.setdefault(slot, set()).add(thread)
-            case BarrierWait(barrier) if barrier_name(barrier) == item.name:
+            case BarrierWait(barrier) if shared_name(barrier) == item.name:
                 waits.append(placed.stmt)
             case _:
                 pass

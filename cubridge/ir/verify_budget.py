@@ -7,12 +7,10 @@ from typing import Final
 
 from cubridge.ir.body_types import shared_slot, slot_count
 from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.hardware import SHARED_BYTES
 from cubridge.ir.nodes import Barrier, Call, FinishCounters, Kernel, SharedValue, Tile
 from cubridge.ir.printer import print_expr
 from cubridge.ir.walk import walk
-
-SHARED_BYTES: Final = {"sm_80": 163 * 1024, "sm_90a": 227 * 1024}
-"""Most shared memory of one block. Source: CUDA C++ Programming Guide, technical specifications per compute capability."""
 
 _BARRIER_BYTES: Final = 8
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.hardware import WARPGROUP
 from cubridge.ir.nodes import (
     Assign,
     Attr,
@@ -26,7 +27,7 @@ from cubridge.ir.nodes import (
     Stmt,
 )
 from cubridge.ir.walk import rewrite, walk
-from cubridge.ir.workers import WARPGROUP, Workers
+from cubridge.ir.workers import Workers
 
 TRIP_COUNTS: Final = (0, 1, 2, 3, 5)
 
@@ -38,16 +39,16 @@ def check_keys(workers: Workers) -> Iterable[Diagnostic]:
     kernel = workers.kernel
     for thread in range(0, workers.count, WARPGROUP if kernel.team == "warpgroup" else workers.count):
         for count in TRIP_COUNTS:
-            walk_ = _Walk(workers, thread, count)
-            walk_.block(kernel.body)
-            faults = list(_compare(walk_, count))
+            visitor = _Walk(workers, thread, count)
+            visitor.block(kernel.body)
+            faults = list(_compare(visitor, count))
             if faults:
                 yield from faults
                 break
 
 
-def _compare(walk_: _Walk, count: int) -> Iterator[Diagnostic]:
-    for what, visits in walk_.visits.items():
+def _compare(visitor: _Walk, count: int) -> Iterator[Diagnostic]:
+    for what, visits in visitor.visits.items():
         steps = [step for step, _ in visits]
         if steps != list(range(count)):
             shown = "unknown" if None in steps else ", ".join(map(str, steps)) or "no"
@@ -115,7 +116,7 @@ class _Walk:
     def _value(self, expr: Expr) -> int | None:
         group = self.thread // WARPGROUP
         names: Mapping[str, int | float] = {
-            **{c.name: c.value for c in self.workers.kernel.constants},
+            **self.workers.kernel.constant_values,
             "thread": self.thread,
             "warpgroup": group,
             "consumer": group - 1,

@@ -45,6 +45,8 @@ _UNTIL_GEMM: Final = ("raw", "score", "mask", "row_update", "row_probs", "spent"
 
 
 class _Pipeline(Flow[Fact]):
+    """Facts: the steps that each tile has gone through on every way here."""
+
     must: ClassVar[bool] = True
 
     def __init__(self, kernel: Kernel) -> None:

@@ -35,20 +35,14 @@ LIMITS: Final[Mapping[str, int]] = {"B": 512, "Hq": 256, "Hk": 256, "Lq": 2**20,
 _LARGEST: Final = 2**31 - 1
 
 
-def check_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
-    """CU224 for each smallest expression that may leave 32 bits when sizes are at most `limits`."""
-    yield from check_region_ranges(kernel, limits)
-    yield from check_body_ranges(kernel, limits)
-
-
 def check_region_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
-    """CU224 in regions."""
+    """CU224 in regions: each smallest expression that may leave 32 bits when sizes are at most `limits`."""
     for region in kernel.regions:
         yield from _Ranges(kernel, limits).function(region)
 
 
 def check_body_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
-    """CU224 in the schedule and the kernel body."""
+    """The same in the schedule and the kernel body."""
     yield from _Ranges(kernel, limits).function(kernel.schedule)
     yield from _Ranges(kernel, limits).body(kernel.body)
 

@@ -22,7 +22,6 @@ from cubridge.ir.nodes import (
     For,
     Gemm,
     If,
-    Index,
     IntLit,
     Kernel,
     Name,
@@ -32,6 +31,7 @@ from cubridge.ir.nodes import (
     Stmt,
     Tile,
 )
+from cubridge.ir.operands import shared_name, slot_index
 from cubridge.ir.printer import print_expr
 from cubridge.ir.walk import free_names, rewrite, walk
 
@@ -43,16 +43,6 @@ def check_waits(kernel: Kernel) -> Iterable[Diagnostic]:
     yield from waits.run()
     yield from _Expects(kernel).run()
     yield from _Releases(kernel, waits.handed_by()).run()
-
-
-def _name(expr: Expr) -> str:
-    """The shared object that an operand names; "" for anything else."""
-    base = expr.base if isinstance(expr, Index) else expr
-    return base.name if isinstance(base, Attr) and base.base == Name("smem") else ""
-
-
-def _slot(expr: Expr) -> Expr:
-    return expr.indices[0] if isinstance(expr, Index) else IntLit(0)
 
 
 def _mentions(expr: Expr, name: str) -> bool:
@@ -71,8 +61,8 @@ class _Rings:
         signals: dict[str, frozenset[str]] = {}
         for node in walk(kernel):
             if isinstance(node, CopyAsync) and node.signal is not None:
-                name = _name(node.dst)
-                signals[name] = signals.get(name, frozenset()) | {_name(node.signal)}
+                name = shared_name(node.dst)
+                signals[name] = signals.get(name, frozenset()) | {shared_name(node.signal)}
         return _Rings(signals, frozenset(f.name for f in kernel.shared if isinstance(f.type, SharedValue)))
 
 
@@ -117,7 +107,7 @@ class _Waits(Flow[_Waited]):
     def step(self, stmt: Stmt, facts: Facts[_Waited]) -> Facts[_Waited]:
         match stmt:
             case BarrierWait(barrier, phase):
-                return facts | {_Waited(_name(barrier), _slot(barrier), phase)}
+                return facts | {_Waited(shared_name(barrier), slot_index(barrier), phase)}
             case RingNext(Name(ring)):
                 return frozenset(f for f in facts if not f.ended_by(ring))
             case Gemm(_, a, b):
@@ -129,17 +119,17 @@ class _Waits(Flow[_Waited]):
             case Assign(Name(name), value):
                 self._read_values(stmt, value, facts)
                 return _renamed(facts, name, value)
-            case Assign(target) if _name(target) in self.rings.values:
+            case Assign(target) if shared_name(target) in self.rings.values:
                 return self._fill(stmt, target, facts)
             case _:
                 return facts
 
     def _read(self, stmt: Stmt, operand: Expr, facts: Facts[_Waited]) -> None:
-        name = _name(operand)
+        name = shared_name(operand)
         signals = self.rings.signals.get(name)
         if not signals:
             return
-        fitting = {f.barrier for f in facts if f.barrier in signals and f.slot == _slot(operand)}
+        fitting = {f.barrier for f in facts if f.barrier in signals and f.slot == slot_index(operand)}
         if not fitting:
             barriers = " or ".join(f"`{b}`" for b in sorted(signals))
             help = f"wait on {barriers} of this slot, in its current phase"
@@ -150,7 +140,7 @@ class _Waits(Flow[_Waited]):
 
     def _read_values(self, stmt: Stmt, value: Expr, facts: Facts[_Waited]) -> None:
         for node in walk(value):
-            if isinstance(node, Attr) and _name(node) in self.rings.values:
+            if isinstance(node, Attr) and shared_name(node) in self.rings.values:
                 waited = {f.barrier for f in facts if f.slot == IntLit(0)}
                 if not waited:
                     self.report("CU212", f"`{print_expr(node)}` is read, and no wait for its write comes before", stmt)
@@ -158,9 +148,9 @@ class _Waits(Flow[_Waited]):
 
     def _fill(self, stmt: Stmt, target: Expr, facts: Facts[_Waited]) -> Facts[_Waited]:
         """Writing uses up the waits for this slot to be free."""
-        name = _name(target)
+        name = shared_name(target)
         signals = self.rings.signals.get(name, frozenset())
-        free = {f for f in facts if f.barrier not in signals and f.slot == _slot(target)}
+        free = {f for f in facts if f.barrier not in signals and f.slot == slot_index(target)}
         if not free:
             message = f"`{print_expr(target)}` is written, and no wait for its release comes before"
             self.report("CU212", message, stmt)
@@ -212,19 +202,19 @@ class _Expects(Flow[_Expected]):
         return self._ended(facts, {f for f in facts if f.stmt in body})
 
     def _copied(self, stmt: CopyAsync, dst: Expr, signal: Expr, facts: Facts[_Expected]) -> Facts[_Expected]:
-        kind = next(f.type for f in self.kernel.shared if f.name == _name(dst))
+        kind = next(f.type for f in self.kernel.shared if f.name == shared_name(dst))
         assert isinstance(kind, Tile)
         brought = shared_slot(self.kernel, kind).bytes
-        open_ = {f for f in facts if f.barrier == signal}
-        if not open_:
+        expecting = {f for f in facts if f.barrier == signal}
+        if not expecting:
             help = f"`barrier_expect({print_expr(signal)}, {brought})` before the copy"
             self.report("CU213", "the barrier of this copy does not expect its bytes", stmt, help=help)
-        for fact in open_:
+        for fact in expecting:
             if brought > fact.bytes:
                 message = f"this expects {fact.bytes} bytes more, and the copy brings {brought}"
                 self.report("CU213", message, fact.stmt)
-        rest = {replace(f, bytes=f.bytes - brought) for f in open_ if f.bytes > brought}
-        return (facts - open_) | rest
+        rest = {replace(f, bytes=f.bytes - brought) for f in expecting if f.bytes > brought}
+        return (facts - expecting) | rest
 
     def _ended(self, facts: Facts[_Expected], ended: set[_Expected]) -> Facts[_Expected]:
         for fact in ended:
@@ -276,10 +266,10 @@ class _Releases(Flow[_Owed]):
 
     def step(self, stmt: Stmt, facts: Facts[_Owed]) -> Facts[_Owed]:
         match stmt:
-            case BarrierWait(barrier) if _name(barrier) in self.answers:
+            case BarrierWait(barrier) if shared_name(barrier) in self.answers:
                 return self._waits(stmt, barrier, facts)
             case BarrierArrive(barrier):
-                name, slot = _name(barrier), _slot(barrier)
+                name, slot = shared_name(barrier), slot_index(barrier)
                 return frozenset(f for f in facts if name not in f.answers or f.slot != slot)
             case Assign(Name(name), value):
                 kept = self._ended(facts, name)
@@ -290,7 +280,7 @@ class _Releases(Flow[_Owed]):
                 return facts
 
     def _waits(self, stmt: BarrierWait, barrier: Expr, facts: Facts[_Owed]) -> Facts[_Owed]:
-        owed = _Owed(_name(barrier), _slot(barrier), self.answers[_name(barrier)], stmt)
+        owed = _Owed(shared_name(barrier), slot_index(barrier), self.answers[shared_name(barrier)], stmt)
         self._overdue({f for f in facts if f.waited == owed.waited and f.slot == owed.slot})
         return facts | {owed}
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from cubridge.ir.body_types import constant_int
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.flow import Facts, Flow
+from cubridge.ir.hardware import WARPGROUP, launch_registers
 from cubridge.ir.nodes import (
     Assign,
     Attr,
@@ -27,15 +28,7 @@ from cubridge.ir.nodes import (
     WgmmaWait,
 )
 from cubridge.ir.walk import walk
-from cubridge.ir.workers import WARPGROUP, Placed, Workers
-
-REGISTER_FILE: Final = 65_536
-"""Registers of an SM. At launch each thread holds the same number, a multiple of 8 and at most 255."""
-
-
-def launch_registers(threads: int) -> int:
-    return min(255, REGISTER_FILE // threads) // 8 * 8
-
+from cubridge.ir.workers import Placed, Workers
 
 # ---- named barriers --------------------------------------------------------------------------------------------------
 

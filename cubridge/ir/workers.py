@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from cubridge.ir.body_types import constant_int
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.hardware import WARPGROUP
 from cubridge.ir.nodes import Assign, Expr, For, If, Kernel, Loop, Name, RegisterTile, Stmt
 from cubridge.ir.walk import free_names, substitute, walk
 
-WARPGROUP: Final = 128
 Threads = frozenset[int]
 
 
@@ -33,7 +32,7 @@ class Workers:
         self.kernel = kernel
         self.count = constant_int(kernel, kernel.threads)
         self.everyone: Threads = frozenset(range(self.count))
-        self._constants = {c.name: c.value for c in kernel.constants}
+        self._constants = kernel.constant_values
         self._definitions = _single_definitions(kernel)
         self._values: dict[Expr, tuple[int | None, ...]] = {}
         self.placed = tuple(self._place(kernel.body, self.everyone, None, {}))

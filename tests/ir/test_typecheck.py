@@ -7,11 +7,11 @@ import pytest
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Captured, Kernel
 from cubridge.ir.parser import parse, parse_expr
-from cubridge.ir.region_types import check_region, local_types
+from cubridge.ir.region_types import check_region
 from cubridge.ir.source import SourceFile
 from cubridge.ir.typecheck import BASE_NAMES, BOOL, FLOAT, INT, Scope, infer
 from cubridge.ir.types import Axis, DType, ValueType
-from tests.support.golden_texts import golden_file, golden_kernel
+from tests.support.golden_texts import golden_file
 
 ROW, KEY = frozenset({Axis.ROW}), frozenset({Axis.KEY})
 TILE = ROW | KEY
@@ -209,10 +209,3 @@ def test_all_faults_are_collected_and_none_twice() -> None:
         "`z` is not known here",
         "`&` does not apply to f32[i, j] and f32[i, j]",
     ]
-
-
-def test_types_of_locals() -> None:
-    types = local_types(golden_kernel("sm80"), "row_update")
-    assert {name: str(kind) for name, kind in types.items()} == dict.fromkeys(("m_seen", "m_new", "m_safe"), "f32[i]")
-    with pytest.raises(CuError):
-        local_types(with_region("score", "s = y"), "score")

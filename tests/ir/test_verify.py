@@ -13,7 +13,7 @@ from cubridge.ir.parser import parse
 from cubridge.ir.printer import print_stmts
 from cubridge.ir.source import SourceFile
 from cubridge.ir.verify import verify
-from cubridge.ir.verify_ranges import LIMITS, check_ranges
+from cubridge.ir.verify_ranges import LIMITS, check_body_ranges, check_region_ranges
 from tests.support.deletions import deletions
 from tests.support.golden_texts import GOLDEN_NAMES, golden_file, golden_kernel
 
@@ -169,8 +169,9 @@ def test_wide_integers_are_in_range() -> None:
 def test_ranges_hold_at_smaller_sizes() -> None:
     text = golden_file("sm80").text.replace("j < Lk", "i * Lk + j < 9")
     kernel = parse(SourceFile.from_text("k", text))
-    assert {d.code for d in check_ranges(kernel)} == {"CU224"}
-    assert list(check_ranges(kernel, {**LIMITS, "Lq": 8192, "Lk": 8192})) == []
+    small = {**LIMITS, "Lq": 8192, "Lk": 8192}
+    assert {d.code for d in (*check_region_ranges(kernel), *check_body_ranges(kernel))} == {"CU224"}
+    assert [*check_region_ranges(kernel, small), *check_body_ranges(kernel, small)] == []
 
 
 def test_faults_come_in_the_order_of_the_text() -> None:

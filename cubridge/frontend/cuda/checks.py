@@ -69,7 +69,7 @@ def assertion_faults(context: Context) -> Iterator[Diagnostic]:
 def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
     """CU428 where the launch contract says another block size, or another box of a TMA copy, than the text."""
     values: dict[str, int | float] = {"D": head_dim(kernel), **dict(instance.macros)}
-    constants = {**values, **{c.name: c.value for c in kernel.constants}}
+    constants = {**values, **kernel.constant_values}
     if _number(contract.block, values) != _number(kernel.threads, constants):
         yield Diagnostic(MISFIT, "the launch contract has another block size than the launch bounds", kernel.span)
     for node in walk(kernel):

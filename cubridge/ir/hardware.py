@@ -1,0 +1,27 @@
+"""Numbers of the machine that rules and engines share. Source: CUDA C++ Programming Guide, technical specifications per compute
+capability; PTX ISA, `setmaxnreg` and `bar`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WARP: Final = 32
+WARPGROUP: Final = 128
+"""Threads of a warp, and of the four warps that issue a wgmma together."""
+
+NAMED_BARRIERS: Final = 16
+"""Named barriers of a block; 0 is the one of `block_sync`."""
+
+REGISTER_FILE: Final = 65_536
+"""Registers of an SM."""
+
+SHARED_BYTES: Final = {
+    "sm_80": 163 << 10, "sm_86": 99 << 10, "sm_87": 163 << 10, "sm_89": 99 << 10, "sm_90a": 227 << 10, "sm_100a": 227 << 10,
+    "sm_103a": 227 << 10, "sm_120a": 99 << 10,
+}  # fmt: skip
+"""Most shared memory of one block, by architecture."""
+
+
+def launch_registers(threads: int) -> int:
+    """Registers that each thread of a block of `threads` holds at launch: a multiple of 8, at most 255."""
+    return min(255, REGISTER_FILE // threads) // 8 * 8
