@@ -14,9 +14,7 @@ from cubridge.ir.nodes import REGIONS, Field, Kernel, Node
 from cubridge.ir.paths import Splice
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
-
-KV_RANGE: Final = ("key_sequence", "key_count", "key_tile", "key_masked")
-FIELD_REGIONS: Final = ("params", "tile_state", "row_state")
+from cubridge.ir.vocabulary import VALUE_REGIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def _region_of(edit: Edit) -> tuple[str | None, str | None]:
         case ("tile_state" | "row_state" as section,):
             return section, None
         case ("regions", str(name), "body" | "result", *_):
-            return ("kv_range" if name in KV_RANGE else name), name
+            return ("kv_range" if name in VALUE_REGIONS else name), name
         case _:
             return None, None
 

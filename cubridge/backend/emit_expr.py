@@ -10,11 +10,12 @@ from typing import Final, assert_never
 from pycparser import c_ast
 
 from cubridge.backend import emit_c as c
-from cubridge.backend.emit_types import TILES, Types, unsayable
+from cubridge.backend.emit_types import Types, unsayable
 from cubridge.backend.names import Spelling
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     SIZES,
+    TILE_ARGUMENTS,
     Attr,
     Binary,
     BoolLit,
@@ -102,7 +103,7 @@ class Expressions:
     def _name(self, name: str) -> c_ast.Node:
         if name in self.types.locals:
             return self._stored(name, self.storage.get(name, ()))
-        if name in TILES:
+        if name in TILE_ARGUMENTS:
             subscripts = (self.spelling.r,) if name == "lse" else (self.spelling.r, self.spelling.c)
             return self._stored(self.spelling.argument(name), subscripts)
         if name == "D" and self.spelling.names.head_dim is not None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
-from cubridge.backend.emit_types import TILES, Types, unsayable
-from cubridge.ir.nodes import Assign, Call, Expr, If, Name, Stmt
+from cubridge.backend.emit_types import Types, unsayable
+from cubridge.ir.nodes import TILE_ARGUMENTS, Assign, Call, Expr, If, Name, Stmt
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import map_children, walk
 
@@ -66,7 +66,7 @@ def plan(body: Sequence[Stmt], types: Types, one_row: bool) -> Plan:
 
 
 def is_local(target: Expr) -> bool:
-    return isinstance(target, Name) and target.id not in TILES
+    return isinstance(target, Name) and target.id not in TILE_ARGUMENTS
 
 
 # ---- flat statements whose reductions read named values --------------------------------------------------------------

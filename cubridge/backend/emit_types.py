@@ -12,9 +12,6 @@ from cubridge.ir.region_types import ACCESSORS, ROWS, TILE_FIELDS, region_scope
 from cubridge.ir.typecheck import Scope, infer
 from cubridge.ir.types import ValueType
 
-TILES: Final = ("s", "o", "lse")
-"""Arguments that are fragments: assigning to them is no local's business."""
-
 
 def unsayable(what: str, node: Node, help: str | None = None) -> Refused:
     """The error of a CuIR node that CUDA region text cannot say."""

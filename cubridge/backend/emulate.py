@@ -16,7 +16,7 @@ import torch
 
 from cubridge.backend.compile import listed_instantiations
 from cubridge.backend.device import KernelText, Launch, TensorMapRequest
-from cubridge.backend.emulate_build import Program, build_program, default_cache_dir
+from cubridge.backend.emulate_build import Program, build_program, emulator_cache_dir
 from cubridge.backend.emulate_fault import fault_of
 from cubridge.backend.emulate_launch import LaunchMemory
 from cubridge.ir.contract import Instantiation, LaunchContract
@@ -38,7 +38,7 @@ class EmulatorDevice:
 
     `blocks`: what SM_COUNT is, so how many blocks a persistent kernel gets. `macros` overrule the contract's choices."""
 
-    cache_dir: Path = field(default_factory=default_cache_dir)
+    cache_dir: Path = field(default_factory=emulator_cache_dir)
     schedules: tuple[int, ...] = SCHEDULES
     blocks: int = 2
     timeout_s: float = 60.0

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from cubridge.backend.compile_cache import default_cache_dir
 from cubridge.backend.emulate_text import with_poison
 from cubridge.backend.headers import KERNELS_DIR, include_closure
 from cubridge.ir.contract import Instantiation, LaunchContract
@@ -37,10 +38,10 @@ _KERNEL_FLAGS: Final = (
     "-fno-tree-tail-merge",
 )  # fmt: skip
 _LEAST_GCC: Final = 9
-_FILLS_LOCALS: Final = (
-    12  # the first g++ with the next flag: also locals that `with_poison` misses have one value, a wild one
-)
 _FILL_FLAG: Final = "-ftrivial-auto-var-init=pattern"
+"""Gives locals that `with_poison` misses one value, a wild one."""
+_FILLS_LOCALS: Final = 12
+"""The first g++ with that flag."""
 _MESSAGE: Final = re.compile(r"^(.+?):(\d+):(\d+): (?:fatal )?error: (.*)$", re.MULTILINE)
 _MAX_ERRORS: Final = 10
 
@@ -64,7 +65,7 @@ def build_program(
 ) -> Program:
     """The program of a kernel text, from the cache where text, headers, macros and compiler are the same.
     Errors: CU830 no compiler; CU831 a text that it refuses, each message at its place; CU804 as include_closure."""
-    compiler, folder = find_compiler(), cache_dir or default_cache_dir()
+    compiler, folder = find_compiler(), cache_dir or emulator_cache_dir()
     headers = include_closure(source, include_dirs)
     key = _key(compiler, source, headers, contract, instantiation)
     program = Program(folder / f"{key}.run", folder / f"{key}.cu", source, key)
@@ -75,12 +76,9 @@ def build_program(
     return program
 
 
-def default_cache_dir() -> Path:
-    base = (
-        os.environ.get("CUBRIDGE_CACHE")
-        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cubridge"
-    )
-    return Path(base) / "emulate"
+def emulator_cache_dir() -> Path:
+    """Where programs of the emulator are kept."""
+    return default_cache_dir() / "emulate"
 
 
 def _make_folder(folder: Path) -> None:
@@ -163,10 +161,8 @@ class _Runtime:
 
     @staticmethod
     def start(compiler: Compiler, folder: Path) -> _Runtime:
-        digest = hashlib.sha256("\0".join((compiler.version, *_RUNTIME_FLAGS, runtime_digest())).encode()).hexdigest()[
-            :32
-        ]
-        path = folder / f"{digest}.o"
+        parts = "\0".join((compiler.version, *_RUNTIME_FLAGS, runtime_digest()))
+        path = folder / f"{hashlib.sha256(parts.encode()).hexdigest()[:32]}.o"
         if path.exists():
             return _Runtime(path)
         temporary = _temporary(folder, ".o")

@@ -16,7 +16,6 @@ from cubridge.backend.params import FieldPlace, layout
 from cubridge.ir.contract import (
     CapturedAddress,
     CounterAddress,
-    HostValue,
     LaunchContract,
     MapOfTensor,
     Role,
@@ -24,7 +23,6 @@ from cubridge.ir.contract import (
 )
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import SIZES, Name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -154,13 +152,8 @@ class LaunchMemory:
 
 def _sizes(contract: LaunchContract, params: bytes) -> dict[str, int]:
     """The sizes that `Params` says: fields whose host value is just one."""
-    return {
-        place.field.value.expr.id: _integer(place, params)
-        for place in layout(contract)[0]
-        if isinstance(place.field.value, HostValue)
-        and isinstance(place.field.value.expr, Name)
-        and place.field.value.expr.id in SIZES
-    }
+    places = layout(contract)[0]
+    return {place.field.size: _integer(place, params) for place in places if place.field.size is not None}
 
 
 def _integer(place: FieldPlace, params: bytes) -> int:

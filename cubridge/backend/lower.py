@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from cubridge.backend.anchor import KV_RANGE, Anchor, anchors, function_text, spelling_of, struct_text
+from cubridge.backend.anchor import Anchor, anchors, function_text, spelling_of, struct_text
 from cubridge.backend.diff import diff
 from cubridge.backend.emit import emit_function
 from cubridge.backend.emit_fields import emit_fields, emit_struct
@@ -16,6 +16,7 @@ from cubridge.ir.nodes import Field, Function, Kernel
 from cubridge.ir.region_types import check_region, region_scope
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
+from cubridge.ir.vocabulary import VALUE_REGIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _function_edits(
     text = function_text(region, target.name)
     spelling = spelling_of(target.name, text.parameters, names, region)
     yield _edit(text.body, emit_function(target, kernel, spelling, text.body.location[1]))
-    if target.name not in KV_RANGE and _nothing_stays(source, target):
+    if target.name not in VALUE_REGIONS and _nothing_stays(source, target):
         yield TextEdit(text.lead, b"")
 
 

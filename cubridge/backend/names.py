@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cubridge.ir.contract import HostValue, LaunchContract
+from cubridge.ir.contract import LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import SIZES, Name
+from cubridge.ir.nodes import Name
 from cubridge.ir.source import NOWHERE, Span
 
 _KEYWORDS: Final = """
@@ -33,11 +33,7 @@ class Names:
     @staticmethod
     def of(contract: LaunchContract) -> Names:
         """From the fields whose host value is one size, `int len_kv;  // @host Lk`, and the macro that has the value D."""
-        fields = {
-            f.value.expr.id: f.name
-            for f in contract.params
-            if isinstance(f.value, HostValue) and isinstance(f.value.expr, Name) and f.value.expr.id in SIZES
-        }
+        fields = {f.size: f.name for f in contract.params if f.size is not None}
         return Names(fields, next((m.name for m in contract.macros if m.values == (Name("D"),)), None))
 
 

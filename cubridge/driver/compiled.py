@@ -24,12 +24,11 @@ from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
 
 if TYPE_CHECKING:
+    from cubridge.backend.captured import CaptureValue
     from cubridge.backend.device import Device, LoadedKernel
     from cubridge.backend.runtime import Launcher
     from cubridge.driver.adapt import Adapted
     from cubridge.frontend.reference.trace import Traced
-
-    CaptureValue = Tensor | bool | int | float
 
 
 def compile_adapted(

@@ -5,55 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cubridge.driver.attention import Attention
+from cubridge.driver.attention import Attention, full_attention
 from cubridge.driver.check import Checker, approximations
 from cubridge.driver.checks import EMULATED_HEAD_DIM, emulate
 from cubridge.driver.kernels import DTYPES, choose_kernel
 from cubridge.driver.lift import lift_kernel
-from cubridge.driver.plan import emulator_cases, value_cases
+from cubridge.driver.plan import SMALL, emulator_cases, value_cases
 from cubridge.driver.runners import ValueRunner
 from cubridge.driver.verify import find_faults
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import Tile
-from cubridge.ir.parser import parse_expr
-from cubridge.ir.spec import AttentionSpec, RowReduction, Shape
-from cubridge.ir.spec_values import spec_values
+from cubridge.ir.spec import Shape
 from cubridge.ir.threads import one_thread
 from cubridge.ir.tile_shape import head_dim
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cubridge.driver.attention import Captures, Extra, Outputs
     from cubridge.driver.reference import TracedReference
     from cubridge.driver.report import CaseResult
     from cubridge.ir.nodes import Kernel
-
-TINY = Shape(1, 4, 2, 200, 330, 0)
-
-
-def full_attention() -> Attention:
-    """What a source kernel computes: softmax attention over all keys, scale D ** -0.5."""
-    everywhere, weight = parse_expr("True"), parse_expr("exp(x - m)")
-    spec = AttentionSpec(
-        score=parse_expr("s * D ** -0.5"), mask=everywhere, weight=weight,
-        rows=(RowReduction("l", "sum", everywhere, weight),), finalize=parse_expr("acc / l"), shift=True,
-        lse=parse_expr("m + log(l)"), kv_head=parse_expr("h // (Hq // Hk)"),
-    )  # fmt: skip
-
-    def oracle(q: Tensor, k: Tensor, v: Tensor, _: Extra) -> Outputs:
-        values = spec_values(spec, q, k, v, {}, derivatives=False)
-        return values.out, values.lse
-
-    def nothing(*_: object) -> Captures:
-        return {}
-
-    def half(q: Tensor, k: Tensor, v: Tensor, _: Extra) -> Tensor:
-        from torch.nn.functional import scaled_dot_product_attention
-
-        return scaled_dot_product_attention(q, k, v, enable_gqa=True)
-
-    return Attention("full attention", spec, lambda _: {}, nothing, oracle, half)
 
 
 def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
@@ -64,7 +33,7 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
         return faults
     known = attention or full_attention()
     checker = Checker(known, dtype_of(kernel), approximations(kernel))
-    cases = value_cases(known.spec, replace(TINY, D=head_dim(kernel)))[:3]
+    cases = value_cases(known.spec, replace(SMALL, D=head_dim(kernel)))[:3]
     with one_thread():
         results = checker.run(ValueRunner(kernel), cases)
     return _differences(results, known, kernel)

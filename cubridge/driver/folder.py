@@ -72,11 +72,20 @@ def open_folder(folder: Path) -> Adapted:
         source.data, (folder / "kernel.patch").read_bytes(), tuple(changed["regions"]), changed["lines_added"],
         changed["lines_removed"],
     )  # fmt: skip
-    text = kernel.with_text(source)
     return Adapted(
-        reference, kernel, lifted, target, pipeline, patched, text, recorded.dtype, recorded.shape, (),
-        str(report.get("proposer", RULES)), lowered_by,
-    )  # fmt: skip
+        reference=reference,
+        kernel=kernel,
+        lifted=lifted,
+        target=target,
+        pipeline=pipeline,
+        patched=patched,
+        text=kernel.with_text(source),
+        dtype=recorded.dtype,
+        shape=recorded.shape,
+        remarks=(),
+        proposer=str(report.get("proposer", RULES)),
+        lowered_by=lowered_by,
+    )
 
 
 def _said(

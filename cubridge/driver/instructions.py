@@ -125,7 +125,7 @@ class Instructions:
 
 
 def _interesting(function: Node) -> Iterator[Node]:
-    """Calls and asm statements of a function, without those inside their arguments' own nodes counted twice."""
+    """Calls and asm statements of a function, each once, those inside of arguments too."""
     stack = [function]
     while stack:
         node = stack.pop()
@@ -138,8 +138,7 @@ def _called(text: ParsedText, node: Node) -> str:
     """`f` of `f(x)`, `f<2>(x)` and `a.f(x)`."""
     function = node.child_by_field_name("function")
     while function is not None and function.type not in ("identifier", "field_identifier"):
-        inner = function.child_by_field_name("name") or function.child_by_field_name("field")
-        function = inner
+        function = function.child_by_field_name("name") or function.child_by_field_name("field")
     return "" if function is None else text.text(function)
 
 

@@ -8,13 +8,14 @@ from typing import Final
 
 from cubridge.backend.compile import listed_instantiations
 from cubridge.backend.device import KernelText
+from cubridge.backend.headers import KERNELS_DIR
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.contract import Instantiation
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.types import DType
 
-FOLDER: Final = Path(__file__).parents[1] / "kernels"
+FOLDER: Final = KERNELS_DIR
 PACKAGED: Final = ("sm80", "sm90a")
 DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
 

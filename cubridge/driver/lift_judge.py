@@ -6,33 +6,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cubridge.driver.anchored import CODE, Anchor, Anchored, read_anchored
+from cubridge.driver.attention import full_attention
 from cubridge.driver.check import Checker
-from cubridge.driver.examine import full_attention
+from cubridge.driver.checks import EMULATED_HEAD_DIM
 from cubridge.driver.instructions import TILES, Instructions, Site, operation_of
 from cubridge.driver.jobs import AssembleText, VerifyKernel
 from cubridge.driver.kernels import DTYPES
 from cubridge.driver.model_judge import ValueJudge
-from cubridge.driver.plan import Case, emulator_cases, value_cases
+from cubridge.driver.plan import SMALL, Case, emulator_cases, value_cases
 from cubridge.driver.sandboxed import SandboxTools
 from cubridge.frontend.cuda.checks import contract_faults
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.frontend.cuda.structure import read_source_map
 from cubridge.ir.contract import HostValue
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import SIZES, Kernel, Name, Scalar
+from cubridge.ir.nodes import Kernel, Scalar
 from cubridge.ir.source import SourceFile
-from cubridge.ir.spec import Shape
 
 if TYPE_CHECKING:
     from cubridge.backend.device import KernelText
     from cubridge.driver.kernels import ChosenKernel
     from cubridge.driver.sandbox import RunsJobs
-
-EMULATED_HEAD_DIM: Final = 64
-_SHAPE: Final = Shape(1, 4, 2, 200, 330, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class LiftJudge:
         """Errors: besides, CU316 and CU844 where CuIR or text do not compute full attention; CU718 for lines without effect."""
         lifted, anchored = self.read(cuir)
         attention = full_attention()
-        cases = self.cases or value_cases(attention.spec, replace(_SHAPE, D=self.head_dim))
+        cases = self.cases or value_cases(attention.spec, replace(SMALL, D=self.head_dim))
         ValueJudge(self.jobs, attention, self.dtype, cases).judge(lifted.kernel)
         self._check_text(self.kernel.text)
         self._check_deletions(anchored)
@@ -94,7 +91,7 @@ class LiftJudge:
                 yield Diagnostic(CODE, f"`{field.name}` belongs into `{where}`", field.span)
         known = {f.name for f in kernel.params}
         for name, declared in fields.items():
-            if name not in known and isinstance(declared.value, HostValue) and not _is_size(declared.value):
+            if name not in known and isinstance(declared.value, HostValue) and declared.size is None:
                 yield Diagnostic(CODE, f"the field `{name}` of `Params` is missing", kernel.span)
 
     # ---- against the text --------------------------------------------------------------------------------------------
@@ -132,16 +129,12 @@ class LiftJudge:
         text = self.kernel.text
         form = DTYPES[self.dtype], self.head_dim
         whole = self.jobs.run(AssembleText(text, *form))
-        lines = {a.lines: a for a in anchored.anchors if operation_of(a.statement)}
-        for lines_, anchor in lines.items():
-            shorter = replace(text, source=_without(text.source, lines_))
+        anchors = {a.lines: a for a in anchored.anchors if operation_of(a.statement)}
+        for removed, anchor in anchors.items():
+            shorter = replace(text, source=_without(text.source, removed))
             if self.jobs.run(AssembleText(shorter, *form)) == whole:
                 message = "the compiled kernel is the same without the lines of this statement"
                 raise CuError(Diagnostic(CODE, message, anchor.place))
-
-
-def _is_size(value: HostValue) -> bool:
-    return isinstance(value.expr, Name) and value.expr.id in SIZES
 
 
 def _reach(sites: Sequence[Site], anchor: Anchor) -> Counter[str]:

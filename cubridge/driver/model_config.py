@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NoReturn, cast
 
 from cubridge.driver.model_use import Lowering, ModelUse
+from cubridge.driver.report import RULES
 from cubridge.driver.sandbox import Sandbox
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.llm.budget import Budget
@@ -17,8 +18,6 @@ from cubridge.llm.provider import Price
 from cubridge.llm.replay import Recorder
 from cubridge.llm.transcript import Transcript
 
-RULES: Final = "rules"
-"""The proposer that is no model."""
 CODE: Final = "CU720"
 
 

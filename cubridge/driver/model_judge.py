@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -134,14 +134,3 @@ def check_pads(kernel: Kernel) -> None:
         if isinstance(field_.type, Captured) and field_.type.pad > _MAX_PAD:
             message = f"`{field_.name}` is padded to a multiple of {field_.type.pad} elements"
             raise CuError(Diagnostic("CU723", message, field_.span, help=f"at most {_MAX_PAD}"))
-
-
-def faults_of(judge: Callable[[], object]) -> tuple[Diagnostic, ...]:
-    """What `judge` raises as diagnostics, for the model to mend. A missing tool, or time that is over, is raised on."""
-    try:
-        judge()
-    except CuError as error:
-        if error.exit_code >= 5:
-            raise
-        return error.diagnostics
-    return ()

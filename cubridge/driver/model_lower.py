@@ -13,10 +13,10 @@ from cubridge.driver.kernel_headers import header_texts
 from cubridge.driver.lower import patched_source
 from cubridge.driver.model_prompts import quoted
 from cubridge.driver.region_editor import RegionEditor
-from cubridge.frontend.cuda.context import KV_RANGE
 from cubridge.ir.diagnostics import CuError, Diagnostic, render
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import print_field_type, print_function
+from cubridge.ir.vocabulary import VALUE_REGIONS
 from cubridge.llm.prompt import fill, numbered, section, template
 from cubridge.llm.provider import Request
 from cubridge.llm.reply import fenced
@@ -205,5 +205,5 @@ def _of_region(target: Kernel, region: str) -> str:
     if region in fields:
         lines = "".join(f"    {f.name}={print_field_type(f.type)},\n" for f in fields[region])
         return f"{region}(\n{lines})"
-    names = KV_RANGE if region == "kv_range" else (region,)
+    names = VALUE_REGIONS if region == "kv_range" else (region,)
     return "\n\n".join(print_function(target.region(name)) for name in names)

@@ -11,15 +11,16 @@ from cubridge.driver.check import Checker, approximations
 from cubridge.driver.checks import EMULATED_HEAD_DIM
 from cubridge.driver.jobs import LiftText
 from cubridge.driver.model_guard import Guard
-from cubridge.driver.plan import Case, emulator_cases
+from cubridge.driver.plan import Case, emulator_cases, gpu_cases
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.spec import DEFAULT_SHAPE
 
 if TYPE_CHECKING:
     from cubridge.backend.device import KernelText
     from cubridge.backend.lower import Patched
     from cubridge.driver.kernels import ChosenKernel
     from cubridge.driver.model_judge import ValueJudge
-    from cubridge.driver.report import CaseResult, Compiled
+    from cubridge.driver.report import CaseResult
     from cubridge.driver.runners import Runner
     from cubridge.driver.sandboxed import SandboxTools
     from cubridge.ir.nodes import Kernel
@@ -51,7 +52,7 @@ class TextJudge:
     def compile(self, text: KernelText) -> str:
         """What the compiler says. Errors: CU80x."""
         try:
-            compiled: Compiled = self.tools.compile(text, self.dtype, self.head_dim)
+            compiled = self.tools.compile(text, self.dtype, self.head_dim)
         except CuError as error:
             return _missing(error)
         return f"{compiled.arch}: {compiled.registers} registers, {compiled.spill_bytes} bytes spilled"
@@ -66,9 +67,6 @@ class TextJudge:
 
     def launch(self, text: KernelText) -> str:
         """On the GPU. Errors: as `emulate`."""
-        from cubridge.driver.plan import gpu_cases
-        from cubridge.ir.spec import DEFAULT_SHAPE
-
         try:
             runner = self.tools.gpu(text)
         except CuError as error:

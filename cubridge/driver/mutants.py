@@ -81,8 +81,8 @@ def _default_score(spec: AttentionSpec) -> AttentionSpec | None:
     return replace(spec, score=_DEFAULT_SCORE)
 
 
-def _scale_lost(spec: AttentionSpec) -> AttentionSpec | None:
-    """The raw dot product where its scaled form belongs."""
+def _scale_doubled(spec: AttentionSpec) -> AttentionSpec | None:
+    """Twice the raw dot product."""
     return replace(spec, score=substitute(spec.score, {"s": Binary("*", Name("s"), FloatLit(2.0))}))
 
 
@@ -162,7 +162,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "last key lost": _last_key_lost,
     "other alignment": _other_alignment,
     "score replaced by the default": _default_score,
-    "scale doubled": _scale_lost,
+    "scale doubled": _scale_doubled,
     "bias after cap": _bias_after_cap,
     "heads tiled": _heads_tiled,
     "captures of the next head": _head_of_captures_shifted,

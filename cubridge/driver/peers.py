@@ -14,9 +14,9 @@ from cubridge.ir.evaluate import evaluate
 from cubridge.ir.nodes import Binary, Call, Expr, Name
 
 if TYPE_CHECKING:
+    from cubridge.backend.captured import CaptureValue
     from cubridge.ir.spec import AttentionSpec
 
-    CaptureValue = Tensor | bool | int | float
     Work = Callable[[], object]
 
 PEERS: Final = ("eager", "sdpa", "flex")

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Case:
+    """`inputs`: a kind of `inputs.KINDS`; a shape of head dim 0 stands for one with the head dim of the kernel."""
+
     inputs: str
     shape: Shape
     seed: int = 0
 
+
+SMALL: Final = Shape(1, 4, 2, 200, 330, 0)
+"""What a kernel without a reference is first run on: several tiles both ways, grouped heads, partial tiles."""
 
 _VALUE_CASES: Final = (
     Case("steep", Shape(1, 4, 2, 200, 450, 0), 1),

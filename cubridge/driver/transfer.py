@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cubridge.driver.report import RULES
 from cubridge.driver.verify import verify_kernel, verify_statically
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.events import structure_difference
@@ -24,7 +25,7 @@ class Transferred:
     kernel: Kernel
     pipeline: Pipeline
     remarks: tuple[str, ...]
-    proposer: str = "rules"
+    proposer: str = RULES
 
 
 def transfer(

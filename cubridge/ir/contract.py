@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import product
 
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Expr
+from cubridge.ir.nodes import SIZES, Expr, Name
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.types import DType
 
@@ -116,6 +116,15 @@ class ParamField:
     value: FieldValue
     patched: bool = False
     span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def size(self) -> str | None:
+        """The size that the field is, as in `int len_kv;  // @host Lk`; None for any other field."""
+        match self.value:
+            case HostValue(Name(name)) if name in SIZES:
+                return name
+            case _:
+                return None
 
 
 # ---- the rest of the contract ----------------------------------------------------------------------------------------

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cubridge.ir.diagnostics import Diagnostic
-from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, FloatLit, Function, If, IntLit, Kernel, Name, Stmt
+from cubridge.ir.nodes import (
+    TILE_ARGUMENTS,
+    Assign,
+    Attr,
+    Binary,
+    Call,
+    Expr,
+    FloatLit,
+    Function,
+    If,
+    IntLit,
+    Kernel,
+    Name,
+    Stmt,
+)
 from cubridge.ir.walk import substitute, walk
 
 
@@ -93,7 +107,7 @@ def _mentions(expr: Expr, place: Expr) -> bool:
 
 def _reads_after(region: Function) -> Mapping[int, frozenset[str]]:
     """For each statement, the names that later ones or the caller read; tiles are the caller's."""
-    reads = frozenset({"s", "o", "lse"})
+    reads = frozenset(TILE_ARGUMENTS)
     if region.result is not None:
         reads |= {n.id for n in walk(region.result) if isinstance(n, Name)}
     after: dict[int, frozenset[str]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -24,7 +24,7 @@ class PassContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(ABC):
     """A rewrite of kernels: pure, valid CuIR in, valid CuIR out, the same object when nothing applies. Fields are options."""
 
     name: ClassVar[str]

@@ -26,6 +26,7 @@ from cubridge.ir.nodes import (
     Scalar,
     Stmt,
 )  # fmt: skip
+from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.ir.tile_shape import size_of
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, substitute, walk
@@ -142,7 +143,7 @@ class _Placer:
         loads = [n for n in walk(value) if _is_load(n)]
         first = _table(self.kernel, loads[0])
         dtype = first.type.dtype if isinstance(value, Index) else _TYPES[_KINDS[Coercion(self.kernel).typed(value)[1]]]
-        name = free_name(first.name + suffix, {f.name for f in self.kernel.tile_state} | {"b", "h", "hk", "q_start"})
+        name = free_name(first.name + suffix, {f.name for f in self.kernel.tile_state} | TILE_FIELDS.keys())
         state = (*self.kernel.tile_state, Field(name, kind(dtype)))
         self.kernel = replace(self.kernel, tile_state=state)
         self.kernel = with_region(self.kernel, "tile_setup", (*setup.body, assign(tile(name), value)))

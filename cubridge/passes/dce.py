@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from cubridge.ir.nodes import Assign, Attr, Function, If, Kernel, Name, Node, Stmt
+from cubridge.ir.nodes import TILE_ARGUMENTS, Assign, Attr, Function, If, Kernel, Name, Node, Stmt
 from cubridge.ir.walk import walk
 from cubridge.passes.base import Pass, PassContext
 from cubridge.passes.regions import with_region
-
-_ARGUMENTS = ("s", "o", "lse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ def _live(region: Function) -> tuple[Stmt, ...]:
     for statement in reversed(region.body):
         match statement:
             case Assign(Name(name), value):
-                if name not in needed and name not in _ARGUMENTS:
+                if name not in needed and name not in TILE_ARGUMENTS:
                     continue
                 needed |= _names([value])
             case If(condition, then, _):

@@ -24,6 +24,7 @@ from cubridge.ir.nodes import (
     Scalar,
     Unary,
 )
+from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, rewrite, walk
 from cubridge.passes.exprs import COMPARISONS, MIRRORED, number
@@ -172,7 +173,7 @@ def _is_plain(expr: Expr) -> bool:
 
 def _captured_name(expr: Expr) -> str | None:
     match expr:
-        case Index(Attr(Name("p"), name)) | Attr(Name("tile"), name) if name not in ("b", "h", "hk", "q_start"):
+        case Index(Attr(Name("p"), name)) | Attr(Name("tile"), name) if name not in TILE_FIELDS:
             return name
         case Binary("*", left, right):
             return _captured_name(left) or _captured_name(right)

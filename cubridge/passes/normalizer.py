@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, IntLit, Kernel, Name, Node, Unary
+from cubridge.ir.nodes import Binary, Call, Expr, IntLit, Kernel, Name, Node, Unary
 from cubridge.ir.walk import free_names, map_children, walk
 from cubridge.passes.base import refusal
-from cubridge.passes.exprs import product
+from cubridge.passes.exprs import is_number, product
 from cubridge.passes.options import RowTerm
 from cubridge.passes.scale import MINUS_ONE, ONE
 from cubridge.passes.terms import Algebra, Term, Terms, rebuilt
@@ -91,16 +91,12 @@ def _sum(a: int | None, b: int | None, sign: int) -> int | None:
 
 
 def _common(left: Expr, right: Expr) -> int | None:
-    if _is_zero(left):
+    if is_number(left, 0):
         return degree(right)
-    if _is_zero(right):
+    if is_number(right, 0):
         return degree(left)
     a, b = degree(left), degree(right)
     return a if a == b else None
-
-
-def _is_zero(expr: Expr) -> bool:
-    return isinstance(expr, FloatLit | IntLit) and expr.value == 0
 
 
 @dataclass(frozen=True, slots=True)

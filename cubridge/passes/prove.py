@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, FloatLit, IntLit, Kernel, Name, Scalar
+from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.passes.poly import Poly, divided_term, poly
 
 _DEPTH: Final = 12
@@ -27,7 +28,7 @@ class Facts:
         least: dict[Expr, int] = {}
         least.update((Name(n), 1) for n in (*SIZES, *sizes))
         least.update((Name(n), 0) for n in ("i", "j", "e", "t", "n"))
-        least.update((Attr(Name("tile"), n), 0) for n in ("b", "h", "hk", "q_start"))
+        least.update((Attr(Name("tile"), n), 0) for n in TILE_FIELDS)
         hosts = {f.name: f.type.host for f in kernel.params if isinstance(f.type, Scalar) and f.type.host is not None}
         least.update((Attr(Name("p"), n), 1) for n, host in hosts.items() if _at_least_one(host))
         return Facts(least=least)

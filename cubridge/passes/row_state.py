@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from cubridge.ir.nodes import Assign, Attr, Expr, Field, FieldType, If, Kernel, Name, Stmt
+from cubridge.ir.nodes import TILE_ARGUMENTS, Assign, Attr, Expr, Field, FieldType, If, Kernel, Name, Stmt
 from cubridge.ir.walk import walk
 from cubridge.passes.base import Pass, PassContext
 from cubridge.passes.regions import assign, with_region
 
 ROW_REGIONS: Final = ("row_init", "row_update", "row_probs", "row_rescale", "row_finalize")
-_OUTPUTS: Final = ("s", "o", "lse")
 
 
 def with_row_field(kernel: Kernel, name: str, kind: FieldType, start: Expr) -> Kernel:
@@ -82,7 +81,7 @@ def _is_wanted(target: Expr, live: frozenset[str], locals: set[str]) -> bool:
         case Attr(Name("row"), name):
             return name in live
         case Name(name):
-            return name in _OUTPUTS or name in locals
+            return name in TILE_ARGUMENTS or name in locals
         case _:
             return True
 

@@ -6,7 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, Field, If, Kernel, Name, Partial, Row, Scalar, Stmt
+from cubridge.ir.nodes import (
+    TILE_ARGUMENTS,
+    Assign,
+    Attr,
+    Binary,
+    Call,
+    Expr,
+    Field,
+    If,
+    Kernel,
+    Name,
+    Partial,
+    Row,
+    Scalar,
+    Stmt,
+)
 from cubridge.ir.walk import substitute
 from cubridge.passes.base import fault
 from cubridge.passes.exprs import MINUS_INF
@@ -48,7 +63,7 @@ def without_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for statement in body:
         statement = substitute(statement, values)
         match statement:
-            case Assign(Name(name), value) if name not in ("s", "o", "lse"):
+            case Assign(Name(name), value) if name not in TILE_ARGUMENTS:
                 values[name] = value
             case _:
                 kept.append(statement)

@@ -51,7 +51,7 @@ class Algebra:
         """The terms of a float expression, its inner expressions in normal form too."""
         host = host_value(expr, self.kernel)
         if host is not None:
-            return self._host_terms(host)
+            return (Term(scale_of(host)),)
         match expr:
             case Unary("-", operand):
                 return scaled(self.terms(operand), MINUS_ONE)
@@ -79,10 +79,6 @@ class Algebra:
         """maximum(c * a, 0) as c * maximum(a, 0), for a factor c that is surely positive."""
         factor = operand[0].scale.positive_part if len(operand) == 1 else ONE
         return (Term(factor, (replace(call, args=(rebuilt(scaled(operand, factor**-1)), *others)),)),)
-
-    def _host_terms(self, host: Expr) -> Terms:
-        """A host sum stays a sum, so that each part joins the device terms by itself; a host value in all."""
-        return (Term(scale_of(host)),)
 
     def _product(self, left: Terms, right: Terms) -> Terms:
         if len(right) == 1 and not (right[0].over or right[0].under):

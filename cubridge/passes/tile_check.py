@@ -140,18 +140,9 @@ def _tile_fault(kernel: Kernel, predicate: Expr, values: Values, extent: tuple[i
     for tile in range(-(-lk // keys)):
         names[Name("i")] = Interval(q_start, last)
         names[Name("j")] = Interval(tile * keys, tile * keys + keys - 1)
-        known = truth(predicate, Box(names))
-        if (
-            tile not in seen
-            and known is not Truth.NEVER
-            and any(t is not Truth.NEVER for t in _parts(predicate, names))
-        ):
+        if tile not in seen and any(t is not Truth.NEVER for t in _parts(predicate, names)):
             return TileFault("skipped", q_start, tile, values)
-        if (
-            seen.get(tile) is False
-            and known is not Truth.ALWAYS
-            and any(t is not Truth.ALWAYS for t in _parts(predicate, names))
-        ):
+        if seen.get(tile) is False and any(t is not Truth.ALWAYS for t in _parts(predicate, names)):
             return TileFault("unmasked", q_start, tile, values)
     return None
 

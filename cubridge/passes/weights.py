@@ -16,7 +16,7 @@ from cubridge.passes.host_params import HostParams
 from cubridge.passes.limits import is_zero_when_masked
 from cubridge.passes.normalizer import EXP, Normalizer, degree, relative
 from cubridge.passes.options import RowTerm
-from cubridge.passes.regions import SCORE, assign, param, with_region
+from cubridge.passes.regions import SCORE, assign, free_name, param, with_region
 from cubridge.passes.row_state import with_row_field
 from cubridge.passes.scale import ONE, Scale
 from cubridge.passes.softmax import Softmax, row, unit
@@ -165,8 +165,7 @@ class _Weights:
         return name
 
     def _free(self, name: str) -> str:
-        taken = {f.name for f in self.kernel.row_state}
-        return name if name not in taken else f"{name}_{len(taken)}"
+        return free_name(name, {f.name for f in self.kernel.row_state})
 
     def _extremum(self, term: RowTerm) -> None:
         """The largest or smallest value of a row, over the keys that it sees."""

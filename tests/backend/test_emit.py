@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cubridge.backend.anchor import KV_RANGE, function_text, spelling_of
+from cubridge.backend.anchor import function_text, spelling_of
 from cubridge.backend.emit import emit_function
 from cubridge.backend.names import Names, Spelling
 from cubridge.ir.nodes import REGIONS
+from cubridge.ir.vocabulary import VALUE_REGIONS
 from tests.backend.lowering import NAMES, target_ir
 from tests.frontend.cuda.kernels import ARCHITECTURES, shipped
 
@@ -21,7 +22,7 @@ def emitted(changes: str, name: str) -> str:
 @pytest.mark.parametrize("name", REGIONS)
 def test_a_regions_own_text_comes_back(arch: str, name: str) -> None:
     lifted = shipped(arch)
-    region = lifted.source_map.region("kv_range" if name in KV_RANGE else name)
+    region = lifted.source_map.region("kv_range" if name in VALUE_REGIONS else name)
     text = function_text(region, name)
     spelling = spelling_of(name, text.parameters, NAMES, region)
     again = emit_function(lifted.kernel.region(name), lifted.kernel, spelling, text.body.location[1])

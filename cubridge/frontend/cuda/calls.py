@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Final
 
 from cubridge.frontend.cuda.affine import KV_START, Q_START, cancel_anchors
-from cubridge.frontend.cuda.context import KV_RANGE, Context, changed
+from cubridge.frontend.cuda.context import Context, changed
 from cubridge.frontend.cuda.expressions import Expressions
 from cubridge.frontend.cuda.inlining import OWN_ROW
 from cubridge.frontend.cuda.lemmas import OPERATIONS, Lemma, meaning
@@ -38,6 +38,7 @@ from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import OPS, Attr, Binary, Call, Expr, Index, IntLit, Name, RegionCall, RingNext, Stmt
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
+from cubridge.ir.vocabulary import VALUE_REGIONS
 
 _VALUE_DTYPES: Final = {"key_count": DType.I32, "key_tile": DType.I32, "key_masked": DType.BOOL}
 _BITS_AS_FLOAT: Final = "__int_as_float"
@@ -129,7 +130,7 @@ class Calls(Expressions):
     def _region(self, call: CallOf, args: Sequence[Value]) -> Value | None:
         place = self.place(call.span)
         made = self._arguments(args, call)
-        if call.fn not in KV_RANGE:
+        if call.fn not in VALUE_REGIONS:
             self.emit(RegionCall(call.fn, made, span=place))
             return None
         value = Call(call.fn, made, span=place)

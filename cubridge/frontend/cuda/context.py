@@ -18,6 +18,7 @@ from cubridge.ir.nodes import REGIONS, SIZES, Attr, Expr, Name
 from cubridge.ir.source import Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.ir.types import Axis
+from cubridge.ir.vocabulary import VALUE_REGIONS
 
 THREADS: Final = "CU427"
 """Code of thread tests outside the idioms."""
@@ -27,7 +28,6 @@ STRUCTURE: Final = "CU429"
 
 _MARKED: Final = {"params": Kind.PARAMS, "tile_state": Kind.TILE, "row_state": Kind.ROW}
 _TILE_AXES: Final = {"score": (Axis.ROW, Axis.KEY), "row_rescale": (Axis.ROW, Axis.OUT)}
-KV_RANGE: Final = ("key_sequence", "key_count", "key_tile", "key_masked")
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def read_context(
             missing(f"region `{region}` lies in no struct", source_map.region(region).span)
     regions = {name: fs[0] for name in REGIONS if (fs := program.functions.get(name))}
     for name in REGIONS:
-        source_region = source_map.region("kv_range" if name in KV_RANGE else name).span
+        source_region = source_map.region("kv_range" if name in VALUE_REGIONS else name).span
         if name not in regions:
             missing(f"region `{source_region_name(name)}` defines no function `{name}`", source_region)
         elif not _inside(regions[name], source_region):
@@ -176,7 +176,7 @@ def _may_be_lane_map(function: FunctionText) -> bool:
 
 def source_region_name(name: str) -> str:
     """The source region that a region function lies in."""
-    return "kv_range" if name in KV_RANGE else name
+    return "kv_range" if name in VALUE_REGIONS else name
 
 
 def _inside(function: FunctionText, region: Span) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from cubridge.frontend.cuda.affine import has_anchor
 from cubridge.frontend.cuda.bodies import Bodies
-from cubridge.frontend.cuda.context import KV_RANGE, STRUCTURE, THREADS, Context
+from cubridge.frontend.cuda.context import STRUCTURE, THREADS, Context
 from cubridge.frontend.cuda.loops import counted
 from cubridge.frontend.cuda.numbers import convert, negate
 from cubridge.frontend.cuda.places import DISSOLVE
@@ -61,6 +61,7 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
+from cubridge.ir.vocabulary import VALUE_REGIONS
 
 RESERVED: Final = frozenset(
     (*SIZES, *NAMED_CONSTANTS, "i", "j", "e", "p", "smem", "tile", "row", "keys", "True", "False")
@@ -222,7 +223,7 @@ def lift_region(
     lifter.names.taken |= RESERVED | set(REGIONS[name])
     faults = list(_bind_arguments(lifter, function, REGIONS[name]))
     if not faults:
-        _lift_body(lifter, function, name in KV_RANGE)
+        _lift_body(lifter, function, name in VALUE_REGIONS)
     if faults or lifter.faults:
         return None, [*faults, *lifter.faults]
     return Function(name, REGIONS[name], tuple(lifter.out), lifter.result, span=function.span), []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, IntLit, Name, Unary
+from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.ir.walk import walk
 
 Monomial = tuple[Expr, ...]
@@ -19,7 +20,7 @@ Polynomial = dict[Monomial, int]
 NATURAL_NAMES: Final = frozenset(
     (*SIZES, "i", "j", "e", "kv_start", "thread", "warpgroup", "consumer", "block_x", "block_y", "block_z", "grid_x")
 )
-NATURAL_FIELDS: Final = frozenset(Attr(Name("tile"), x) for x in ("b", "h", "hk", "q_start"))
+NATURAL_FIELDS: Final = frozenset(Attr(Name("tile"), x) for x in TILE_FIELDS)
 _MAX_DEPTH: Final = 40
 
 
