@@ -171,7 +171,7 @@ def bench(options: Namespace) -> int:
 
 
 def faults(options: Namespace) -> int:
-    """Break a kernel in every way that a table of operators knows, and show which faults are caught."""
+    """Break a kernel in every way that a table of operators knows, and show who catches each fault: rules, engines, emulator."""
     from cubridge.driver.faults import fault_table
 
     table = fault_table(options.kernel, options.dtype, options.head_dim, _say(options), options.every)

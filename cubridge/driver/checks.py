@@ -131,10 +131,10 @@ def compile_text(text: KernelText, dtype: str, head_dim: int) -> Compiled:
     return Compiled(done.target.name, macros, resources.registers, resources.spills, done.shared_bytes)
 
 
-def emulate(text: KernelText, dtype: str) -> Runner:
+def emulate(text: KernelText, dtype: str, head_dim: int = EMULATED_HEAD_DIM) -> LaunchRunner:
     """The text on the emulator, built. Errors: CU83x; exit code 5 where there is no C++ compiler."""
     launcher = Launcher(EmulatorDevice(), text)
-    launcher.prepare(DTYPES[dtype], EMULATED_HEAD_DIM)
+    launcher.prepare(DTYPES[dtype], head_dim)
     return LaunchRunner(launcher, "emulator")
 
 

@@ -1,23 +1,31 @@
-"""`cuirc faults`: how many plausible faults of a kernel the judge catches, and why it lets the others pass."""
+"""`cuirc faults`: how many plausible faults of a kernel the judge catches, and why it lets the others pass. Rules and engines judge
+the CuIR; what they let pass, the emulator judges as text."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from cubridge.driver.fault_edits import Unsayable
+from cubridge.driver.fault_emulator import FaultEmulator, FaultTexts
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.runners import LAUNCH_CONSTANTS
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.faults import enumerate_faults
-from cubridge.ir.faults_judge import Judgement, Verdict, judge_fault, make_judge
+from cubridge.ir.faults_judge import Judgement, Trial, Verdict, judge_fault, make_judge
 from cubridge.ir.source import NOWHERE
+
+EMULATOR: Final = "emulator"
+SAME_OUTPUTS: Final = "same outputs"
 
 _COLUMNS: Final = (
     ("verify", Verdict.CAUGHT, "verify"),
     ("order", Verdict.CAUGHT, "order"),
     ("values", Verdict.CAUGHT, "values"),
+    ("emulator", Verdict.CAUGHT, EMULATOR),
     ("equivalent", Verdict.EQUIVALENT, ""),
     ("missed", Verdict.MISSED, ""),
 )
@@ -43,6 +51,11 @@ class FaultTable:
         return tuple(j for j in self.judgements if j.verdict is Verdict.EQUIVALENT)
 
     @property
+    def emulated(self) -> tuple[Judgement, ...]:
+        """Caught by the emulator alone."""
+        return tuple(j for j in self.judgements if j.by == EMULATOR)
+
+    @property
     def faults(self) -> tuple[Judgement, ...]:
         """Without what is no change by construction."""
         return tuple(j for j in self.judgements if j.verdict is not Verdict.NO_CHANGE)
@@ -60,9 +73,11 @@ class FaultTable:
         lines += [self._counts("all", list(self.faults)), ""]
         share = 100 * len(self.equivalent) / max(1, len(self.faults))
         lines.append(f"equivalent, {share:.1f} %:")
-        lines += [f"  {_place(j)}{j.fault}\n    {j.reason}" for j in self.equivalent]
+        lines += [_survivor(j) for j in self.equivalent]
         if self.missed:
-            lines += ["missed:", *(f"  {_place(j)}{j.fault}\n    {j.reason}" for j in self.missed)]
+            lines += ["missed:", *map(_survivor, self.missed)]
+        if self.emulated:
+            lines += ["caught by the emulator alone:", *map(_told, self.emulated)]
         left_out = Counter(j.reason for j in self.judgements if j.verdict is Verdict.NO_CHANGE)
         lines.append(
             "left out, no change by construction: " + ", ".join(f"{reason} {n}" for reason, n in left_out.items())
@@ -80,6 +95,7 @@ class FaultTable:
                 "by": j.by or None,
                 "code": j.diagnostic.code if j.diagnostic else None,
                 "message": j.diagnostic.message if j.diagnostic else j.reason,
+                "emulator": j.emulator or None,
             }
             for j in self.judgements
         ]
@@ -91,16 +107,45 @@ class FaultTable:
 
 
 def fault_table(kernel: str, dtype: str, head_dim: int, progress: Callable[[str], None], step: int = 1) -> FaultTable:
-    """Judge every `step`-th fault of a kernel text. Errors: what lifting it says, and what the engines say of the kernel itself."""
-    lifted = lift_kernel(choose_kernel(kernel), dtype, head_dim).kernel
+    """Judge every `step`-th fault of a kernel text. Errors: what lifting it says, and what the engines and the emulator say of the
+    kernel itself."""
+    chosen = choose_kernel(kernel)
+    lifted = lift_kernel(chosen, dtype, head_dim).kernel
     judge = make_judge(lifted, dict(LAUNCH_CONSTANTS))
+    emulator = find_emulator(FaultTexts.of(chosen, dtype, head_dim, lifted), judge.trials, progress)
     faults = list(enumerate_faults(lifted))[::step]
     judgements: list[Judgement] = []
     for fault in faults:
-        judgements.append(judge_fault(judge, fault))
+        judgements.append(ask_emulator(judge_fault(judge, fault), emulator))
         if len(judgements) % _EVERY == 0:
             progress(f"{len(judgements)} of {len(faults)} faults judged")
     return FaultTable(kernel, tuple(judgements))
+
+
+def find_emulator(texts: FaultTexts, trials: Sequence[Trial], progress: Callable[[str], None]) -> FaultEmulator | str:
+    """The emulator, or why there is none here. Errors: what it says of the kernel itself."""
+    try:
+        return FaultEmulator.of(texts, trials)
+    except CuError as error:
+        if error.exit_code != 5:
+            raise
+        progress(f"without the emulator: {error.diagnostics[0].message}")
+        return f"not asked: {error.diagnostics[0].message}"
+
+
+def ask_emulator(judgement: Judgement, emulator: FaultEmulator | str) -> Judgement:
+    """The judgement of engines that let a fault pass, with what the emulator makes of it, or why there is no emulator."""
+    if judgement.verdict not in (Verdict.EQUIVALENT, Verdict.MISSED):
+        return judgement
+    if isinstance(emulator, str):
+        return replace(judgement, emulator=emulator)
+    try:
+        found = emulator.find(judgement.fault)
+    except Unsayable as error:
+        return replace(judgement, emulator=f"not asked, the text cannot say it: {error}")
+    if found is None:
+        return replace(judgement, emulator=SAME_OUTPUTS)
+    return replace(judgement, verdict=Verdict.CAUGHT, by=EMULATOR, diagnostic=found, emulator=found.message)
 
 
 def _row(name: str, *cells: str) -> str:
@@ -110,3 +155,12 @@ def _row(name: str, *cells: str) -> str:
 def _place(judgement: Judgement) -> str:
     span = judgement.fault.span
     return "" if span is NOWHERE else f"{span}: "
+
+
+def _survivor(judgement: Judgement) -> str:
+    return f"  {_place(judgement)}{judgement.fault}\n    {judgement.reason}\n    emulator: {judgement.emulator}"
+
+
+def _told(judgement: Judgement) -> str:
+    assert judgement.diagnostic is not None
+    return f"  {_place(judgement)}{judgement.fault}\n    {judgement.diagnostic.code}: {judgement.diagnostic.message}"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cubridge.backend.runtime import Launcher
+    from cubridge.driver.attention import Captures
     from cubridge.driver.problem import Problem
     from cubridge.ir.nodes import Kernel
 
@@ -23,6 +24,22 @@ class Runner(Protocol):
     def stage(self) -> str: ...
 
     def run(self, problem: Problem, lse: bool) -> tuple[Tensor, Tensor | None]: ...
+
+
+class Given(Protocol):
+    """What a launch reads."""
+
+    @property
+    def q(self) -> Tensor: ...
+
+    @property
+    def k(self) -> Tensor: ...
+
+    @property
+    def v(self) -> Tensor: ...
+
+    @property
+    def captures(self) -> Captures: ...
 
 
 LAUNCH_CONSTANTS = {"SM_COUNT": 2, "L2_BYTES": 1 << 25}
@@ -62,7 +79,7 @@ class LaunchRunner:
     stage: str
     runs: int = 1
 
-    def run(self, problem: Problem, lse: bool) -> tuple[Tensor, Tensor | None]:
+    def run(self, problem: Given, lse: bool) -> tuple[Tensor, Tensor | None]:
         import torch
 
         device = self.launcher.device.torch_device
@@ -74,7 +91,7 @@ class LaunchRunner:
                 raise CuError(Diagnostic("CU845", f"two runs of one launch give two `{name}`"))
         return first[OUTPUT], first.get(LSE)
 
-    def _launch(self, inputs: dict[str, Tensor], problem: Problem, lse: bool) -> dict[str, Tensor]:
+    def _launch(self, inputs: dict[str, Tensor], problem: Given, lse: bool) -> dict[str, Tensor]:
         """The outputs of one run, on the CPU."""
         import torch
 

@@ -36,13 +36,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`by`: who told the fault from the kernel; `reason`: its first diagnostic, or the proof that the fault is harmless."""
+    """`by`: who told the fault from the kernel, and `diagnostic`: its first; `reason`: the proof that the fault is harmless.
+    `emulator`: what came of running the kernel's text with the fault in it, where somebody did."""
 
     fault: Fault
     verdict: Verdict
     by: str = ""
     diagnostic: Diagnostic | None = None
     reason: str = ""
+    emulator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
