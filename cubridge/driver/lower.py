@@ -8,10 +8,10 @@ from cubridge.backend.names import Names
 from cubridge.driver.kernels import ChosenKernel
 from cubridge.driver.lift import is_readable, lift_kernel
 from cubridge.frontend.cuda.lift import Lifted
+from cubridge.ir.canonical import value_form
 from cubridge.ir.diagnostics import CuError, InternalError
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.source import SourceFile
-from cubridge.ir.value_form import value_form
 
 PATCHED_NAME = "kernel.cu"
 

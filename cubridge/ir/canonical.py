@@ -1,5 +1,6 @@
 """Regions by what they compute: kernels are equal here if the same operations give the same values, whatever locals are called,
-however statements are split, and in which order those that do not depend on each other stand.
+however statements are split, and in which order those that do not depend on each other stand. There are two such forms:
+`canonical`, and the looser `value_form`, in which casts and negations of literals are literals too.
 
 A region's straight-line body is run on symbols. Every operation on values seen before is one numbered value (hash-consing, so that
 a value used twice is not written twice), and what is left is the values of the places that the region writes. Operands are never
@@ -41,20 +42,32 @@ _KEPT: Final = "kept_unless_any_lane"
 """What `if any_lane(c):` makes of a place: (c, new value, old value)."""
 
 _OPERATORS: Final = {"floor_div": "//", "floor_mod": "%"}
+_EXACT: Final = 2**24
+"""Integers up to here are floats of single precision."""
 
 
 def canonical(kernel: Kernel) -> Kernel:
     """The kernel with every region in its normal form and the locals of all else numbered, for comparing and not for reading."""
-    constants = {c.name: FloatLit(c.value) for c in kernel.constants if isinstance(c.value, float)}
-    regions = tuple(_Values(constants).function(r) for r in kernel.regions)
+    return _in_form(kernel, folds=False)
+
+
+def value_form(kernel: Kernel) -> Kernel:
+    """As `canonical`, with `f32(3)` the same as `3.0`: a text that was written for a CuIR need not repeat its casts."""
+    return _in_form(kernel, folds=True)
+
+
+def _in_form(kernel: Kernel, folds: bool) -> Kernel:
+    constants = {c.name: _literal(FloatLit(c.value)) for c in kernel.constants if isinstance(c.value, float)}
+    regions = tuple(_Values(constants, folds).function(r) for r in kernel.regions)
     return replace(kernel, regions=regions, schedule=numbered_locals(kernel.schedule), body=numbered_body(kernel.body))
 
 
 @dataclass
 class _Values:
-    """`places`: the value that each local, tile and state field has now, where it has been written."""
+    """`places`: the value that each local, tile and state field has now, where it has been written. `folds`: see `value_form`."""
 
     constants: Mapping[str, Expr]
+    folds: bool
     places: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
     numbered: dict[str, Name] = field(default_factory=dict[str, Name])
     operations: dict[Node, Expr] = field(default_factory=dict[Node, Expr])
@@ -120,7 +133,8 @@ class _Values:
             case Call(fn, (left, right)) if fn in _OPERATORS:
                 return self._value(Binary(_OPERATORS[fn], left, right))
             case _:
-                return self._number(map_children(expr, lambda x: self._value(x) if isinstance(x, Expr) else x))
+                operation = map_children(expr, lambda x: self._value(x) if isinstance(x, Expr) else x)
+                return (_folded(operation) if self.folds else None) or self._number(operation)
 
     def _number(self, operation: Expr) -> Name:
         key = repr(operation)  # tells -0.0 from 0.0
@@ -132,6 +146,17 @@ class _Values:
 
 def _is_tile(place: Expr) -> bool:
     return isinstance(place, Name) and place.id in _WRITTEN
+
+
+def _folded(operation: Expr) -> Expr | None:
+    """The literal that an operation on a literal is."""
+    match operation:
+        case Call("f32", (FloatLit(value) as literal,)) if abs(value) <= _EXACT:
+            return literal
+        case Unary("~", BoolLit(value)):
+            return BoolLit(not value)
+        case _:
+            return None
 
 
 def _literal(literal: IntLit | FloatLit | BoolLit) -> Expr:

@@ -13,11 +13,11 @@ from cubridge.backend.diff import render_diff
 from cubridge.backend.lower import Patched, lower
 from cubridge.backend.names import Names
 from cubridge.frontend.contract import read_contract
+from cubridge.ir.canonical import value_form
 from cubridge.ir.nodes import Assign, Attr, Call, Kernel, Name, Unary
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType
-from cubridge.ir.value_form import value_form
 from cubridge.ir.walk import rewrite, substitute
 from tests.backend.expressions import random_expr
 from tests.backend.lowering import CASES, with_changes
