@@ -12,6 +12,7 @@ from pycparser import c_ast
 from cubridge.backend import emit_c as c
 from cubridge.backend.emit_types import Types, unsayable
 from cubridge.backend.names import Spelling
+from cubridge.ir.contract import padded_extents
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     SIZES,
@@ -20,7 +21,6 @@ from cubridge.ir.nodes import (
     Binary,
     BoolLit,
     Call,
-    Captured,
     Expr,
     FloatLit,
     Index,
@@ -133,7 +133,7 @@ class Expressions:
         captured = self.types.captured(name)
         first, *rest = indices
         offset = c.cast("i64", self.of(first)) if rest else self.of(first)
-        for extent, index in zip(padded_extents(captured)[1:], rest, strict=True):
+        for extent, index in zip(padded_extents(captured.extents, captured.pad)[1:], rest, strict=True):
             offset = c.binary("+", c.binary("*", offset, self.of(extent)), self.of(index))
         return c.subscript(c.member(c.ident(self.spelling.params), name), offset)
 
@@ -205,13 +205,3 @@ class Expressions:
         if FUNCTIONS[fn].result is Result.INT:
             return self._int_helper(expr, name, *args)
         return c.call(name, *(self.of(a, DType.F32) for a in args))
-
-
-def padded_extents(captured: Captured) -> tuple[Expr, ...]:
-    """Extents of the copy in memory: the last axis fills whole multiples of `pad`."""
-    *outer, last = captured.extents
-    if captured.pad == 1:
-        return captured.extents
-    if isinstance(last, IntLit):
-        return (*outer, IntLit(-(-last.value // captured.pad) * captured.pad))
-    return (*outer, Binary("*", Call("ceil_div", (last, IntLit(captured.pad))), IntLit(captured.pad)))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import product
 
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import SIZES, Expr, Name
+from cubridge.ir.nodes import SIZES, Binary, Call, Expr, IntLit, Name
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.types import DType
 
@@ -246,3 +246,13 @@ def instantiations(
         for m in contract.macros
     ]
     return tuple(Instantiation(dtype, (*zip(names, row, strict=True), *selecting)) for row in product(*values))
+
+
+def padded_extents(extents: tuple[Expr, ...], pad: int) -> tuple[Expr, ...]:
+    """Extents of a captured tensor's copy in memory: the last axis fills whole multiples of `pad`."""
+    if pad == 1:
+        return extents
+    *outer, last = extents
+    if isinstance(last, IntLit):
+        return (*outer, IntLit(-(-last.value // pad) * pad))
+    return (*outer, Binary("*", Call("ceil_div", (last, IntLit(pad))), IntLit(pad)))

@@ -56,8 +56,7 @@ def plus_one(expr: Expr, like: Expr) -> Expr:
 def cancel_anchors(expr: Expr) -> Expr:
     """The sum with `tile.q_start` and `kv_start` taken against their opposites, so that `tile.q_start + (i - tile.q_start)` is `i`;
     the expression itself where there is nothing to take."""
-    found: Terms = {}
-    _collect(expr, 1, found)
+    found = terms(expr)
     mentioned = [a for a in _ANCHORS if a in found]
     if not mentioned or any(found[a] != 0 for a in mentioned):
         return expr

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from cubridge.frontend.cuda.values import Scalar, refusal
-from cubridge.ir.contract import CapturedAddress
-from cubridge.ir.nodes import Binary, Call, Expr, IntLit
+from cubridge.ir.contract import CapturedAddress, padded_extents
+from cubridge.ir.nodes import Binary, Expr, IntLit
 from cubridge.ir.source import Span
 from cubridge.ir.types import DType
 
@@ -19,7 +19,7 @@ def captured_indices(tensor: CapturedAddress, at: Scalar, place: Span) -> tuple[
         return (at.expr,)
     indices: list[Expr] = []
     rest = at.expr
-    for extent in reversed(_padded(tensor)[1:]):
+    for extent in reversed(padded_extents(tensor.extents, tensor.pad)[1:]):
         outer, inner = _divide(rest, extent)
         if outer is None or inner is None:
             raise refusal(f"this index of `{tensor.name}` is not row-major: no multiple of its extent is in it", place)
@@ -28,13 +28,6 @@ def captured_indices(tensor: CapturedAddress, at: Scalar, place: Span) -> tuple[
     if len(tensor.extents) > 1 and at.dtype is not DType.I64:
         raise refusal("an index over several axes is computed in 32 bits", place, help="cast the outer index to `i64`")
     return (rest, *reversed(indices))
-
-
-def _padded(tensor: CapturedAddress) -> list[Expr]:
-    *outer, last = tensor.extents
-    if tensor.pad > 1:
-        last = Binary("*", Call("ceil_div", (last, IntLit(tensor.pad))), IntLit(tensor.pad))
-    return [*outer, last]
 
 
 def _divide(index: Expr, extent: Expr) -> tuple[Expr | None, Expr | None]:

@@ -25,9 +25,14 @@ _BINARY: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
         ">=": lambda a, b: int(a >= b),
     },
     {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
-    {"*": lambda a, b: a * b, "/": lambda a, b: int(a / b), "%": lambda a, b: a - b * int(a / b)},
+    {"*": lambda a, b: a * b, "/": lambda a, b: quotient(a, b), "%": lambda a, b: a - b * quotient(a, b)},
 )
 """By precedence, loosest first."""
+
+
+def quotient(a: int, b: int) -> int:
+    """`a / b` of C, which truncates."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def holds(text: str, macros: Mapping[str, str]) -> bool | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from cubridge.frontend.cuda.conditions import quotient
 from cubridge.frontend.cuda.numbers import literal
 from cubridge.frontend.cuda.read import Reader, read_code
 from cubridge.frontend.cuda.structure import Program
@@ -23,7 +24,7 @@ ROWS: Final = "ROWS"
 
 def _quotient(a: Numeric, b: Numeric) -> Numeric:
     if isinstance(a, int) and isinstance(b, int):
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return quotient(a, b)
     return a / b
 
 

@@ -14,7 +14,7 @@ from cubridge.frontend.cuda.syntax import CExpr, CType, Ident
 from cubridge.frontend.cuda.values import Kind
 from cubridge.ir.contract import HostValue, Instantiation, LaunchContract, ParamField
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.nodes import REGIONS, SIZES, Attr, Expr, Name
+from cubridge.ir.nodes import REGIONS, Attr, Expr, Name
 from cubridge.ir.source import Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.ir.types import Axis
@@ -61,14 +61,6 @@ class Context:
         """The fragment rows that a thread holds."""
         extent = self.regions["score"].params[0].type.dims[0]
         return int(self.constants.evaluate(extent))
-
-    def size_alias(self, param: ParamField) -> str | None:
-        """The size that a parameter holds and nothing else, `Lk` for `int len_kv; // @host Lk`."""
-        match param.value:
-            case HostValue(Name(name)) if name in SIZES:
-                return name
-            case _:
-                return None
 
     def definitions(self) -> dict[Expr, Expr]:
         """Host expressions of scalar parameters, for proofs about signs."""
@@ -122,7 +114,7 @@ def read_context(
             missing(f"region `{region}` lies in no struct", source_map.region(region).span)
     regions = {name: fs[0] for name in REGIONS if (fs := program.functions.get(name))}
     for name in REGIONS:
-        source_region = source_map.region("kv_range" if name in VALUE_REGIONS else name).span
+        source_region = source_map.region(source_region_name(name)).span
         if name not in regions:
             missing(f"region `{source_region_name(name)}` defines no function `{name}`", source_region)
         elif not _inside(regions[name], source_region):

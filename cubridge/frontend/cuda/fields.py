@@ -49,7 +49,7 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.source import Span
 from cubridge.ir.types import DType
-from cubridge.ir.walk import children
+from cubridge.ir.walk import children, walk
 
 
 def param_fields(context: Context) -> Iterator[Field]:
@@ -80,23 +80,15 @@ def _param_type(context: Context, param: ParamField) -> FieldType | None:
             return None
         case HostValue(host):
             dtype = {HostType.FLOAT: DType.F32, HostType.I64: DType.I64}.get(param.c_type, DType.I32)
-            for name in _names(host):
+            for name in dict.fromkeys(n.id for n in walk(host) if isinstance(n, Name)):
                 if name not in NAMED_CONSTANTS and context.constants.is_constant(name):
                     context.constants.use(name, param.span)
-            return None if context.size_alias(param) else Scalar(dtype, host, span=param.span)
-        case CapturedAddress(_, extents, pad):
+            return None if param.size else Scalar(dtype, host, span=param.span)
+        case CapturedAddress(name, extents, pad):
             dtype = DType.F32 if param.c_type is HostType.FLOAT_POINTER else DType.I32
-            return Captured(dtype, extents, pad, span=param.span)
+            return Captured(dtype, extents, pad, of=None if name == param.name else name, span=param.span)
         case CounterAddress(count):
             return Counters(IntLit(count), span=param.span)
-
-
-def _names(expr: Expr) -> Iterator[str]:
-    if isinstance(expr, Name):
-        yield expr.id
-    for child in children(expr):
-        if isinstance(child, Expr):
-            yield from _names(child)
 
 
 def shared_fields(lift: Expressions) -> Iterator[Field]:

@@ -10,6 +10,7 @@ from typing import Final
 from cubridge.frontend.cuda.affine import cancel_anchors
 from cubridge.frontend.cuda.signs import Facts, natural_by
 from cubridge.frontend.cuda.values import Scalar, refusal
+from cubridge.ir.evaluate import CONSTANTS
 from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, FloatLit, IntLit, Name, Unary
 from cubridge.ir.source import Span
 from cubridge.ir.types import DType
@@ -17,7 +18,7 @@ from cubridge.ir.types import DType
 COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
 NEGATED: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 _INTEGER: Final = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)([uUlL]*)")
-_NAMED: Final = {"LOG2E": math.log2(math.e), "LN2": math.log(2.0), "pi": math.pi}
+_NAMED: Final = {name: CONSTANTS[name] for name in ("LOG2E", "LN2", "pi")}
 
 
 def as_f32(value: float) -> float:

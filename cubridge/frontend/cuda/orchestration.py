@@ -43,6 +43,7 @@ from cubridge.frontend.cuda.values import (
     Value,
     refusal,
 )
+from cubridge.ir.body_types import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import (
     Assign,
@@ -64,15 +65,13 @@ from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import children
 
-_COORDINATES: Final = frozenset(("thread", "warpgroup", "consumer", "block_x", "block_y", "block_z", "grid_x"))
-
 
 class KernelLifter(Bodies):
     """Lifts the body of the kernel."""
 
     def __init__(self, context: Context, facts: Facts) -> None:
         super().__init__(context, facts)
-        self.names.taken |= RESERVED | _COORDINATES
+        self.names.taken |= RESERVED | frozenset(THREAD_NAMES)
         parameter = context.kernel.params[0]
         self.names.values[parameter.name] = Scope(Kind.PARAMS)
         self.exits = frozenset((Return,))
@@ -138,11 +137,8 @@ class KernelLifter(Bodies):
             slots = self.scalar(declared.type.args[0]).expr
             self.emit(Assign(made, Call("Ring", (slots,), span=place), span=place))
         else:
-            columns = self._constant_text(lemma.cols, place)
+            columns = self.context.constants.use(lemma.cols, place)
             self.emit(register_tile(self, made.id, self.context.instance.dtype, columns, place))
-
-    def _constant_text(self, text: str, place: Span) -> Expr:
-        return self.context.constants.use(text, place)
 
     # ---- control -----------------------------------------------------------------------------------------------------
 

@@ -212,8 +212,8 @@ class Places(ABC):
         made = Attr(Name("p", span=place), name, span=place)
         match param.value:
             case HostValue():
-                alias = self.context.size_alias(param)
-                return Scalar(made if alias is None else Name(alias, span=place), _C_DTYPES[param.c_type.value])
+                expr = made if param.size is None else Name(param.size, span=place)
+                return Scalar(expr, _C_DTYPES[param.c_type.value])
             case TensorAddress() | CapturedAddress() | CounterAddress():
                 return Pointer(param, made, declared.type)
             case MapOfTensor():

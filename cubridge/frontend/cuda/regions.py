@@ -6,7 +6,7 @@ must be subscripted by all the loops around it, and a reduction over a row may n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -59,13 +59,13 @@ from cubridge.ir.nodes import (
     RegionCall,
     Stmt,
 )
+from cubridge.ir.region_types import ACCESSORS
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
 from cubridge.ir.vocabulary import VALUE_REGIONS
+from cubridge.ir.walk import SCOPES
 
-RESERVED: Final = frozenset(
-    (*SIZES, *NAMED_CONSTANTS, "i", "j", "e", "p", "smem", "tile", "row", "keys", "True", "False")
-)
+RESERVED: Final = frozenset((*SIZES, *NAMED_CONSTANTS, *ACCESSORS, *SCOPES, "True", "False"))
 """Names that mean something in every region."""
 
 _TILES: Final[dict[str, tuple[Axis, ...]]] = {"s": (Axis.ROW, Axis.KEY), "o": (Axis.ROW, Axis.OUT), "lse": (Axis.ROW,)}
@@ -261,7 +261,7 @@ def _lift_body(lifter: RegionLifter, function: FunctionText, gives_value: bool) 
         lifter.faults += error.diagnostics
 
 
-def _bind_arguments(lifter: RegionLifter, function: FunctionText, names: Sequence[str]):
+def _bind_arguments(lifter: RegionLifter, function: FunctionText, names: Sequence[str]) -> Iterator[Diagnostic]:
     """Give the parameters their CuIR meaning, by position; yields faults of the signature."""
     context = lifter.context
     params = [p for p in function.params if context.kinds.get(p.type.name) is not Kind.PARAMS]

@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cubridge.ir.body_types import THREAD_NAMES
 from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, IntLit, Name, Unary
-from cubridge.ir.region_types import TILE_FIELDS
+from cubridge.ir.region_types import ACCESSORS, TILE_FIELDS
 from cubridge.ir.walk import walk
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]
 
-NATURAL_NAMES: Final = frozenset(
-    (*SIZES, "i", "j", "e", "kv_start", "thread", "warpgroup", "consumer", "block_x", "block_y", "block_z", "grid_x")
-)
+NATURAL_NAMES: Final = frozenset((*SIZES, *ACCESSORS, "kv_start", *THREAD_NAMES))
 NATURAL_FIELDS: Final = frozenset(Attr(Name("tile"), x) for x in TILE_FIELDS)
 _MAX_DEPTH: Final = 40
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from cubridge.frontend.cuda.calls import Calls
 from cubridge.frontend.cuda.context import Context
@@ -53,11 +52,10 @@ from cubridge.frontend.cuda.values import (
 from cubridge.frontend.cuda.vocabulary import INSTRUCTIONS, Instruction, normal_ptx
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import OPS, Assign, Attr, Call, Expr, IntLit, Name, Stmt
+from cubridge.ir.region_types import ACCESSORS
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import field_names
-
-_ACCESSORS: Final = ("i", "j", "e")
 
 
 class Statements(Calls):
@@ -103,7 +101,7 @@ class Statements(Calls):
 
     def is_alias(self, value: Scalar) -> bool:
         """Is a local that keeps this value just another name for it?"""
-        return isinstance(value.expr, Name) and value.expr.id in _ACCESSORS
+        return isinstance(value.expr, Name) and value.expr.id in ACCESSORS
 
     # ---- sequences ---------------------------------------------------------------------------------------------------
 

@@ -223,18 +223,21 @@ def read_source_map(file: SourceFile) -> SourceMap:
     faults: list[Diagnostic] = []
     regions: dict[str, SourceRegion] = {}
     opened: tuple[str, Span] | None = None
+    at_fault: set[str] = set()
     for match in _MARKER.finditer(file.data):
         kind, name = match[1].decode(), match[2].decode("utf-8", errors="replace")
         place = _marker_span(file, match)
         if kind == "region":
             if opened is not None:
                 faults.append(_unclosed(*opened))
+                at_fault.add(opened[0])
             faults += _unknown(name, place, regions)
             opened = (name, place)
         elif opened is None or opened[0] != name:
             expected = "no region is open here" if opened is None else f"the open region is `{opened[0]}`"
             notes = () if opened is None else (Note("it is opened here", opened[1]),)
             faults.append(Diagnostic("CU422", f"`@endregion {name}` closes nothing: {expected}", place, notes))
+            at_fault |= set() if opened is None else {opened[0]}
         else:
             regions.setdefault(
                 name, SourceRegion(name, Span(file, _next_line(file, opened[1].end), _line_start(file, match)))
@@ -242,9 +245,9 @@ def read_source_map(file: SourceFile) -> SourceMap:
             opened = None
     if opened is not None:
         faults.append(_unclosed(*opened))
-    opened_names = {f.message for f in faults}
+        at_fault.add(opened[0])
     for name in SOURCE_REGIONS:
-        if name not in regions and not any(f"`{name}`" in message for message in opened_names):
+        if name not in regions and name not in at_fault:
             end = len(file.data)
             message = f"the kernel has no region `{name}`"
             faults.append(Diagnostic("CU422", message, Span(file, end, end), help=f"mark it by `// @region {name}`"))

@@ -249,7 +249,7 @@ def _parse(file: SourceFile, text: str, macros: Mapping[str, Macro]) -> ParsedTe
     heads: list[KernelHead] = []
     if attributes:
         text = re.sub(rf"\b(?:{'|'.join(sorted(attributes))})\b", lambda m: blank(m[0]), text)
-    if strings:  # the tree wants strings beside strings; `string_at` puts the macro's own in
+    if strings:  # the tree wants strings beside strings; `Reader.string` puts the macro's own in
         text = re.sub(rf"\b(?:{'|'.join(sorted(strings))})\b", lambda m: f'"{m[0][1:-1]}"', text)
     for name in sorted(kernels):
         for match in re.finditer(rf"\b{name}[ \t]*\(([^()]*)\)", text):
