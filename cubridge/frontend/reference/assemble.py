@@ -136,7 +136,7 @@ def _conditions(recording: Recording, reader: SizeReader) -> list[tuple[Term, Sp
     found: dict[Term, Span] = {}
     for guard, (span, by_operation) in zip(recording.env.guards, recording.env.guard_places, strict=False):
         if not (by_operation and isinstance(guard.expr, sympy.Ne)):
-            found.setdefault(reader.unreplaced(guard.expr), span)
+            found.setdefault(reader.expression(guard.expr), span)
     for name in recording.sizes:
         if name in recording.static:
             found.setdefault(_fixed(name, recording), NOWHERE)

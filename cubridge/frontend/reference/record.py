@@ -137,14 +137,14 @@ class Recorder(TorchDispatchMode):
                 "CU478", f"random operation `{func}`", span, "draw it outside and pass it as an argument", call_chain()
             )
         if len(self.calls) >= MAX_CALLS:
-            refuse("CU489", f"the reference makes more than {MAX_CALLS} tensor operations", span, _LOOP_HELP)
+            refuse("CU489", f"the reference makes more than {MAX_CALLS} tensor operations", span, LOOP_HELP)
         out = func(*args, **kwargs)
         if any(isinstance(x, Tensor) for x in (out if isinstance(out, (tuple, list)) else (out,))):
             self.calls.append(Call(func, args, kwargs, out, span))
         return out
 
 
-_LOOP_HELP: Final = "write a Python loop over positions as a comparison of index vectors (torch.arange)"
+LOOP_HELP: Final = "write a Python loop over positions as a comparison of index vectors (torch.arange)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -44,10 +45,8 @@ class SizeReader:
             return self.expression(self.env.replace(value.node.expr))
         return const(value)
 
-    def unreplaced(self, expression: sympy.Basic) -> Term:
-        return self.expression(expression)
-
     def expression(self, e: sympy.Basic) -> Term:
+        """Of a sympy expression as it stands; `term` first puts in what torch has found sizes to be."""
         found = self.memo.get(e)
         if found is None:
             found = self.memo[e] = self._expression(e)
@@ -141,12 +140,6 @@ def _function(name: str, x: Term) -> Term:
         case "log":
             return reals.log(x)
         case "log2":
-            return log2(x)
+            return reals.mul(reals.log(x), number(1 / math.log(2)))
         case _:
             return functions.unary(name, x)
-
-
-def log2(x: Term) -> Term:
-    import math
-
-    return reals.mul(reals.log(x), number(1 / math.log(2)))

@@ -20,7 +20,7 @@ from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.held import held_extents, held_names
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
-from cubridge.frontend.reference.record import record
+from cubridge.frontend.reference.record import LOOP_HELP, record
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.diagnostics import CuError, InternalError, Refused
@@ -144,16 +144,13 @@ def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset
                 recording = record(reference, shape, dtype, fixed | heads)
             assembled = assemble(reference, recording, held_names(reference), arena)
         except BudgetError:
-            refuse("CU489", "reading the reference takes too long", arena.here, _LOOP_HELP)
+            refuse("CU489", "reading the reference takes too long", arena.here, LOOP_HELP)
         except RecursionError:
-            refuse("CU489", "the reference nests too deeply", arena.here, _LOOP_HELP)
+            refuse("CU489", "the reference nests too deeply", arena.here, LOOP_HELP)
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InternalError(f"reading {arena.here} fails: {type(error).__name__}: {error}") from error
         traced = Traced(reference, assembled.spec, shape, dtype, assembled, arena)
     return replace(traced, spec=compare(traced))
-
-
-_LOOP_HELP = "write a Python loop over positions as a comparison of index vectors (torch.arange)"
 
 
 @contextmanager

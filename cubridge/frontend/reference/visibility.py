@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from cubridge.ir.evaluate import evaluate
-from cubridge.ir.nodes import Expr, Index, Name
+from cubridge.ir.nodes import Call, Expr, Index, IntLit, Name
 from cubridge.ir.spec import AttentionSpec
-from cubridge.ir.walk import free_names
+from cubridge.ir.walk import free_names, map_children
 from cubridge.ir.walk import walk as descendants
 
 
@@ -54,9 +54,7 @@ def _over_axes(expr: Expr, sizes: Mapping[str, int], captures: Mapping[str, Tens
 
 
 def _clamped(expr: Expr, captures: Mapping[str, Tensor]) -> Expr:
-    from cubridge.ir.nodes import Call, IntLit
-    from cubridge.ir.walk import map_children
-
+    """With every subscript of a capture brought into its range."""
     expr = map_children(expr, lambda node: _clamped(node, captures) if isinstance(node, Expr) else node)
     if not (isinstance(expr, Index) and isinstance(expr.base, Name)):
         return expr

@@ -20,9 +20,7 @@ from cubridge.frontend.reference.record import Call
 
 Element = Callable[..., Term]
 
-_IGNORED: Final = frozenset(
-    ("device", "dtype", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "approximate")
-)
+_IGNORED: Final = frozenset(("device", "dtype", "layout", "pin_memory", "memory_format", "non_blocking", "copy"))
 
 
 def elementwise(function: Element) -> Handler:
@@ -70,14 +68,20 @@ def _sub(a: Term, b: Term, alpha: Any = 1) -> Term:
 def _div(a: Term, b: Term, rounding_mode: str | None = None) -> Term:
     if not _real(a, b) and rounding_mode is not None:
         a, b = to_int(a), to_int(b)
-        if rounding_mode == "floor" or integers.nonneg(a):
-            return integer_floordiv(a, b)
-        quotient = integer_floordiv(_integers(integers.absolute, a), b)  # towards zero, for b > 0
-        return where(compare("<", a, integers.ZERO), _integers(integers.neg, quotient), quotient)
+        return integer_floordiv(a, b) if rounding_mode == "floor" else _truncated(a, b)
     quotient = reals.mul(a, reals.reciprocal(to_real(b)))
     if rounding_mode is None:
         return quotient
     return functions.unary("floor" if rounding_mode == "floor" else "truncate", quotient)
+
+
+def _truncated(a: Term, b: Term) -> Term:
+    """The quotient of two integers, rounded towards zero."""
+    if integers.nonneg(a) and integers.positive(b):
+        return integer_floordiv(a, b)
+    quotient = integer_floordiv(_integers(integers.absolute, a), _integers(integers.absolute, b))
+    negative = _xor(compare("<", a, integers.ZERO), compare("<", b, integers.ZERO))
+    return where(negative, _integers(integers.neg, quotient), quotient)
 
 
 def _remainder(a: Term, b: Term) -> Term:
@@ -117,9 +121,14 @@ def _softplus(a: Term, beta: Term = REAL_ONE, threshold: Term | None = None) -> 
     return reals.mul(reals.log(grown), reals.reciprocal(to_real(beta)))
 
 
-def _gelu(a: Term) -> Term:
+def _gelu(a: Term, approximate: str = "none") -> Term:
     half = reals.mul(a, number(0.5))
-    return reals.mul(half, reals.add(REAL_ONE, functions.unary("erf", reals.mul(a, number(math.sqrt(0.5))))))
+    if approximate == "tanh":
+        inner = reals.add(a, reals.mul(number(0.044715), a, a, a))
+        step = functions.unary("tanh", reals.mul(number(math.sqrt(2 / math.pi)), inner))
+    else:
+        step = functions.unary("erf", reals.mul(a, number(math.sqrt(0.5))))
+    return reals.mul(half, reals.add(REAL_ONE, step))
 
 
 def _elu(a: Term, alpha: Term = REAL_ONE, scale: Term = REAL_ONE, input_scale: Term = REAL_ONE) -> Term:

@@ -87,14 +87,12 @@ def _extremum(kind: str) -> Handler:
     def handler(lifter: Lifter, call: Call) -> Lifted:
         bound = call.arguments()
         if "other" in bound:
-            return elementwise(lambda a, b: (functions.maximum if kind == "max" else functions.minimum)(a, b))(
-                lifter, call
-            )
+            return elementwise(functions.maximum if kind == "max" else functions.minimum)(lifter, call)
         value, axes, keep = _operand(lifter, call)
         values = _reduced(lifter, value, axes, keep, kind, _number)
         if len(call.outputs()) == 1:
             return values
-        return [values, _no_positions(kind)]
+        return [values, _no_positions]
 
     return handler
 
@@ -103,11 +101,9 @@ def _number(term: Term) -> Term:
     return to_int(term) if term.sort is Sort.BOOL else term
 
 
-def _no_positions(kind: str) -> Element:
-    def element(*_: Term) -> Term:
-        raise NoElementForm
-
-    return element
+def _no_positions(*_: Term) -> Term:
+    """Where the extremum stands: no term says that."""
+    raise NoElementForm
 
 
 def _quantifier(kind: str) -> Handler:

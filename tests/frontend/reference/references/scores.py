@@ -164,3 +164,20 @@ def fill_of_ten_thousand_is_a_bias(q, k, v):
 )
 def cosine(q, k, v):
     return (F.normalize(q, dim=-1) @ F.normalize(repeated(k, q), dim=-1).mT * 10).softmax(-1) @ repeated(v, q)
+
+
+@accepts(score="s * 0.5 * (tanh(s * 0.797884560802865 + 0.0356774081363001 * (s * s * s)) + 1)")
+def gelu_of_the_score_by_tanh(q, k, v):
+    return F.gelu(q @ repeated(k, q).mT, approximate="tanh").softmax(-1) @ repeated(v, q)
+
+
+@accepts(score="s + where(j <= i, -(abs(i - j) // 3), abs(i - j) // 3)")
+def quotient_by_a_negative_number_towards_zero(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    return (q @ repeated(k, q).mT + torch.div(i - j, -3, rounding_mode="trunc")).softmax(-1) @ repeated(v, q)
+
+
+@accepts(score="s + maximum(j, i)")
+def larger_position_by_max_of_two_tensors(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    return (q @ repeated(k, q).mT + torch.max(i, j)).softmax(-1) @ repeated(v, q)
