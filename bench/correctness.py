@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -93,9 +93,7 @@ def _one(item: Built, kernel: str, launcher: Launcher, problem: Problem) -> Outc
     fault = "two runs differ" if _differs(first, second) else ""
     if not judgement.accepted:
         fault = f"at {judgement.where}: {judgement.value:.6g}, not {judgement.expected:.6g}"
-    return Outcome(
-        task.variant, kernel, form, name, judgement.worst, judgement.lse_error, problem.reference, fault
-    )  # fmt: skip
+    return Outcome(task.variant, kernel, form, name, judgement.worst, judgement.lse_error, problem.reference, fault)
 
 
 def run(launcher: Launcher, problem: Problem) -> tuple[Tensor, Tensor | None]:
@@ -188,7 +186,7 @@ def failures(outcomes: Sequence[Outcome]) -> list[str]:
 
 def mutants_hold(mutants: Sequence[Mutant], least: int = 4) -> bool:
     """Every mutant that applies is rejected, and at least `least` apply to each variant on each kernel."""
-    applied: Mapping[tuple[str, str], int] = defaultdict(int)
+    applied: dict[tuple[str, str], int] = defaultdict(int)
     for mutant in mutants:
-        applied[mutant.variant, mutant.kernel] += mutant.applies  # type: ignore[index]
+        applied[mutant.variant, mutant.kernel] += mutant.applies
     return bool(mutants) and all(m.rejected for m in mutants if m.applies) and min(applied.values()) >= least

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
+PEERS = ("eager", "sdpa", "flex")
+
 if TYPE_CHECKING:
     from bench.build import Built
     from cubridge.ir.spec import Shape
@@ -131,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, help="processes of `build`")
     parser.add_argument("--no-check", action="store_true", help="`build` only what `time` needs")
     parser.add_argument("--shape", default="2,32,32,8192,8192,128", metavar="B,Hq,Hk,Lq,Lk,D", help="timed sizes")
-    parser.add_argument("--peers", nargs="*", choices=("eager", "sdpa", "flex"), default=["eager", "sdpa", "flex"])
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--rounds", type=int, default=7, help="samples of each candidate")
     parser.add_argument("--count", type=int, default=200, help="references that `draws` puts together")
     parser.add_argument("--out", type=Path, help="folder for results as JSON")

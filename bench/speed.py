@@ -27,7 +27,6 @@ from cubridge.ir.spec import Shape
 if TYPE_CHECKING:
     from cubridge.backend.captured import CaptureValue
 
-PEERS: Final = ("eager", "sdpa", "flex")
 COLUMNS: Final = ("eager", "SDPA cuDNN", "SDPA FA2", "SDPA mask", "Flex", "sm80", "sm90a")
 
 Works = Mapping[str, Callable[[], object]]

@@ -4,6 +4,7 @@ that a run that breaks off goes on; whatever a trial does, the run goes on too."
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from cubridge.driver.suite import Suite, Trial
 
 STATE: Final = "state.jsonl"
+FAULT: Final = "fault.txt"
+"""In the folder of a trial that a fault of ours ended: where in the program."""
 
 
 def evaluate(suite: Suite, folder: Path, progress: Callable[[str], None]) -> Results:
@@ -98,6 +101,7 @@ def run_trial(suite: Suite, trial: Trial, folder: Path, sandbox: Sandbox) -> Out
     except CuError as error:
         reason, broken = _reason(error), error.exit_code == 5 or error.diagnostics[0].code in _PROVIDER_FAILED
     except Exception as error:  # a fault of ours must not stop the other trials
+        (folder / FAULT).write_text(traceback.format_exc(), encoding="utf-8")
         reason = f"a fault of cuirc itself: {type(error).__name__}"
     return Outcome(*trial.key, not reason, verdict, reason, broken, speed, *_spent(use))
 
