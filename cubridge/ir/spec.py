@@ -39,7 +39,7 @@ class Shape:
 
 DEFAULT_SHAPE = Shape(2, 15, 5, 257, 321, 64)
 PROBE_SHAPE = Shape(1, 6, 3, 193, 130, 64)
-"""A second, different shape at which a spec is compared with its reference."""
+"""A second shape for tests: no size but D is that of DEFAULT_SHAPE."""
 
 
 @dataclass(frozen=True, slots=True)
