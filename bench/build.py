@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KERNELS: Final = ("sm80", "sm90a")
 DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
-DEFAULT_BUILT: Final = Path("/tmp/cubridge-bench")
+DEFAULT_BUILT: Final = Path("out/bench")
 FORMS: Final = (("bf16", 128), ("bf16", 64), ("fp16", 128), ("fp16", 64))
 """Element types and head dims; the first is checked at every length and timed."""
 SPARSE: Final = 4

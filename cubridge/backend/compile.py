@@ -132,23 +132,6 @@ def shared_memory(contract: LaunchContract, instantiation: Instantiation, target
     return need
 
 
-def spill_warnings(patched: Compiled, original: Compiled) -> tuple[Diagnostic, ...]:
-    """A warning where the patched kernel spills more registers than the kernel that it was made from."""
-    before, after = original.resources, patched.resources
-    if after.spills <= before.spills:
-        return ()
-    return (
-        Diagnostic(
-            "CU810",
-            f"the patch makes the kernel spill: {after.spill_stores} bytes stored and {after.spill_loads} loaded a "
-            f"thread, where the original has {before.spill_stores} and {before.spill_loads} "
-            f"({after.registers} registers, {before.registers} before)",
-            help="a smaller BLOCK_KV leaves more registers for the variant",
-            severity="warning",
-        ),
-    )
-
-
 def _target(contract: LaunchContract, arch: str | None) -> Target:
     own = find_target(contract.arch)
     target = own if arch is None else find_target(arch)

@@ -163,7 +163,6 @@ CODES: Final[dict[str, str]] = {
     "CU807": "the assembler refuses the text, or serialises its wgmma",
     "CU808": "the text has no kernel of the contract's name",
     "CU809": "the contract lists no form for this element type or head dim",
-    "CU810": "a patch makes the kernel spill registers",
     "CU820": "no GPU, or a library that a launch needs is missing",
     "CU821": "an input that the operator does not take: type, device, rank or shape",
     "CU822": "an input requires a gradient; there is no backward",

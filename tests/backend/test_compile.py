@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.compile import Compiled, compile_best, compile_kernel, spill_warnings
+from cubridge.backend.compile import Compiled, compile_best, compile_kernel
 from cubridge.backend.compile_cache import content_key, read_entry
 from cubridge.ir.contract import Instantiation, LaunchContract, MacroChoice
 from cubridge.ir.diagnostics import CuError
@@ -178,15 +178,11 @@ def test_the_first_form_without_spills_is_taken(folder: Path) -> None:
 
 
 def test_if_all_forms_spill_the_least_is_taken_and_said(folder: Path) -> None:
-    def build_rows(*rows: str) -> Compiled:
-        contract = spilling_contract(*rows)
-        return compile_best(text(SPILLING), contract, DType.BF16, 64, include_dirs=(folder,), cache_dir=folder)
-
-    patched, original = build_rows("200", "120"), build_rows("8")
-    assert patched.instantiation.macros == (("ROWS", 120),) and patched.resources.spills > 0
-    (warning,) = spill_warnings(patched, original)
-    assert warning.code == "CU810" and str(patched.resources.spill_stores) in warning.message
-    assert spill_warnings(original, patched) == () == spill_warnings(patched, patched)
+    found = compile_best(
+        text(SPILLING), spilling_contract("200", "120"), DType.BF16, 64, include_dirs=(folder,), cache_dir=folder
+    )
+    assert found.instantiation.macros == (("ROWS", 120),)
+    assert found.resources.spills == found.resources.spill_stores + found.resources.spill_loads > 0
 
 
 def test_an_unlisted_form_is_refused(folder: Path) -> None:
