@@ -10,6 +10,7 @@ from typing import Final
 
 from cubridge.backend.emit_expr import C_TYPES
 from cubridge.backend.names import check_name
+from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Captured, Field, Partial, Row, Scalar
 from cubridge.ir.printer import print_expr
@@ -29,7 +30,7 @@ def emit_field(item: Field, rows: str = "ROWS") -> tuple[str, str]:
         case Scalar(DType.F32 | DType.I32 | DType.I64 as dtype, host) if host is not None:
             return f"{C_TYPES[dtype]} {item.name};", f"@host {print_expr(host)}"
         case Captured(DType.F32 | DType.I32 as dtype, extents, pad):
-            text = f"@captured {item.name}[{', '.join(print_expr(e) for e in extents)}]"
+            text = f"@captured {capture_of(item)}[{', '.join(print_expr(e) for e in extents)}]"
             return f"const {C_TYPES[dtype]}* {item.name};", text + (f" pad {pad}" if pad != 1 else "")
         case Row(dtype):
             return f"{C_TYPES[dtype]} {item.name}[{rows}];", ""

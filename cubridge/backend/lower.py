@@ -11,7 +11,7 @@ from cubridge.backend.emit import emit_function
 from cubridge.backend.emit_fields import emit_fields, emit_struct
 from cubridge.backend.names import Names
 from cubridge.backend.patch import TextEdit, apply_edits, diff_lines, newline_of, unified_diff
-from cubridge.ir.diagnostics import CuError
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Field, Function, Kernel
 from cubridge.ir.region_types import check_region, region_scope
 from cubridge.ir.source import SourceFile, Span
@@ -67,6 +67,8 @@ def _bytes(span: Span) -> bytes:
 def _region_edits(anchor: Anchor, source: Kernel, target: Kernel, names: Names) -> Iterator[TextEdit]:
     if not anchor.functions:
         old, new = (_fields(kernel, anchor.region.name) for kernel in (source, target))
+        if anchor.region.name == "params":
+            _check_free(new, names)
         yield _fields_edit(anchor.region, old, new)
     for name in anchor.functions:
         yield from _function_edits(anchor.region, source.region(name), target.region(name), target, names)
@@ -116,6 +118,13 @@ def _fields(kernel: Kernel, section: str) -> Sequence[Field]:
             return kernel.tile_state
         case _:
             return kernel.row_state
+
+
+def _check_free(fields: Sequence[Field], names: Names) -> None:
+    for item in fields:
+        if item.name in names.params:
+            message = f"the kernel text has a field `{item.name}` in Params already"
+            raise CuError(Diagnostic("CU604", message, item.span, help="rename the field"))
 
 
 def _fields_edit(region: SourceRegion, source: Sequence[Field], target: Sequence[Field]) -> TextEdit:

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from cubridge.ir.capture_names import is_cuda_name
 from cubridge.ir.contract import LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Name
 from cubridge.ir.source import NOWHERE, Span
 
-_KEYWORDS: Final = """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await co_return
-    co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do double dynamic_cast
-    else enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
-    nullptr operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof static
-    static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned using
-    virtual void volatile wchar_t while xor xor_eq
-"""
-RESERVED: Final = frozenset((*_KEYWORDS.split(), "i64", "u32", "u64", "half_t", "DEVICE", "KERNEL", "INFINITY", "NAN"))
-"""Words of C++ and what every kernel defines for all of its text."""
-
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`size_fields`: the field of `Params` that holds a size, by size. `head_dim`: the macro that is D."""
+    """`size_fields`: the field of `Params` that holds a size, by size. `head_dim`: the macro that is D. `params`: the fields of
+    `Params` that no patch changes."""
 
     size_fields: Mapping[str, str]
     head_dim: str | None = "HEAD_DIM"
+    params: frozenset[str] = frozenset()
 
     @staticmethod
     def of(contract: LaunchContract) -> Names:
         """From the fields whose host value is one size, `int len_kv;  // @host Lk`, and the macro that has the value D."""
-        fields = {f.size: f.name for f in contract.params if f.size is not None}
-        return Names(fields, next((m.name for m in contract.macros if m.values == (Name("D"),)), None))
+        sizes = {f.size: f.name for f in contract.params if f.size is not None}
+        head_dim = next((m.name for m in contract.macros if m.values == (Name("D"),)), None)
+        return Names(sizes, head_dim, frozenset(f.name for f in contract.params if not f.patched))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ class Spelling:
 
 def check_name(name: str, what: str, span: Span = NOWHERE) -> None:
     """Errors: CU604 if CUDA text cannot have `name` for a new field or local."""
-    if name in RESERVED or "__" in name or not name.isascii() or not name.isidentifier():
+    if not is_cuda_name(name):
         raise CuError(
             Diagnostic("CU604", f"{what} `{name}` is not a name that CUDA text can have", span, help="rename it")
         )

@@ -217,6 +217,8 @@ class ExprBuilder:
                 return self.dtype(tree)
             case "optional" | "swizzle" | "pad":
                 return self._literal(tree, BoolLit if field == "optional" else IntLit)
+            case "of":
+                return self._identifier(tree)
             case _:
                 return self.expr(tree, depth)
 
@@ -226,6 +228,12 @@ class ExprBuilder:
         if name not in DType.__members__.values():
             unknown("element type", name, [d.value for d in DType], node.span)
         return DType(name)
+
+    def _identifier(self, tree: Tree[Token]) -> str:
+        node = self.expr(tree, 0)
+        if not isinstance(node, Name):
+            fail("this must be a name", node.span)
+        return node.id
 
     def _literal(self, tree: Tree[Token], kind: type[BoolLit] | type[IntLit]) -> bool | int:
         node = self.expr(tree, 0)

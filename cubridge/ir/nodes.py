@@ -148,11 +148,13 @@ class Scalar(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class Captured(FieldType):
-    """A tensor that the reference captures, contiguous with these extents; the last axis is padded to a multiple of `pad`."""
+    """A tensor that the reference captures, contiguous with these extents; the last axis is padded to a multiple of `pad`.
+    `of`: its name in the reference, where the field has another."""
 
     dtype: DType
     extents: tuple[Expr, ...]
     pad: int = 1
+    of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

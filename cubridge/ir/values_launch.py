@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.interp import Value, fault
@@ -83,14 +84,13 @@ def host_value(declared: Field, kind: Scalar, names: Mapping[str, Value]) -> Val
 
 def captured_tensor(declared: Field, kind: Captured, launch: Launch, names: Mapping[str, Value]) -> Tensor:
     """A captured tensor as the launch copies it. Pads hold what does harm if it is used: NaN, or the last integer again."""
-    given = launch.captures.get(declared.name)
+    name = capture_of(declared)
+    given = None if name is None else launch.captures.get(name)
     if not isinstance(given, Tensor):
-        raise fault("CU312", f"the captured tensor `{declared.name}` is not given", declared)
+        raise fault("CU312", f"the captured tensor `{name}` is not given", declared)
     extents = tuple(int(evaluate_number(e, names)) for e in kind.extents)  # pyright: ignore[reportArgumentType]
     if tuple(given.shape) != extents:
-        message = (
-            f"the captured tensor `{declared.name}` has shape {tuple(given.shape)}, and the kernel declares {extents}"
-        )
+        message = f"the captured tensor `{name}` has shape {tuple(given.shape)}, and the kernel declares {extents}"
         raise fault("CU312", message, declared)
     tensor = given.to(TORCH[kind.dtype])
     missing = -extents[-1] % kind.pad if extents else 0

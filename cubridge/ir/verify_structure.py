@@ -117,8 +117,14 @@ def check_fields(kernel: Kernel) -> Iterator[Diagnostic]:
                 continue
             try:
                 _check_type(kernel, item.type)
+                _check_capture(item)
             except CuError as error:
                 yield from error.diagnostics
+
+
+def _check_capture(item: Field) -> None:
+    if isinstance(item.type, Captured) and item.type.of == item.name:
+        raise CuError(Diagnostic("CU205", "`of` repeats the name of the field", item.span, help="leave it out"))
 
 
 def _check_type(kernel: Kernel, kind: FieldType) -> None:

@@ -65,7 +65,7 @@ FIELD_FORMS: Final[dict[str, Form]] = {
         Form(Global, ("dtype",), "shape", ("optional",)),
         Form(TensorMap, ("dtype",), "shape"),
         Form(Scalar, ("dtype",), None, ("host",)),
-        Form(Captured, ("dtype",), "extents", ("pad",)),
+        Form(Captured, ("dtype",), "extents", ("pad", "of")),
         Form(Counters, ("count",), None, ("optional",)),
         Form(Tile, ("dtype", "rows", "cols"), None, ("slots", "swizzle")),
         Form(SharedValue, ("dtype",)),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, TypeVar
 
+from cubridge.ir.capture_names import HOST_NAMES, capture_of, field_name
 from cubridge.ir.nodes import (
     SIZES,
     Assign,
@@ -32,6 +33,7 @@ from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, substitute, walk
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.coerce import Coercion
+from cubridge.passes.names import is_readable
 from cubridge.passes.options import Word
 from cubridge.passes.poly import Poly, poly
 from cubridge.passes.prove import Facts, at_most, nonnegative
@@ -47,9 +49,10 @@ PAD: Final = 128
 @dataclass(frozen=True, slots=True)
 class BindCaptured(Pass):
     """Give the kernel a captured value.
-    rewrite:   params   -->   NAME=Captured(dtype, extents), or NAME=Scalar(dtype, host=NAME) without extents
-    ensures:   expressions of later passes may read it as `NAME[index, ..]`, or `NAME`.
-    Errors:    CU508 for a name that the kernel has, or a type other than f32 and i32."""
+    rewrite:   params   -->   FIELD=Captured(dtype, extents, of=NAME), or FIELD=Scalar(dtype, host=NAME) without extents
+    ensures:   expressions of later passes may read it as `NAME[index, ..]`, or `NAME`. The field is called NAME too, and `of` left
+               out, unless the kernel has that name.
+    Errors:    CU508 for a name that expressions or host formulas cannot read, or a type other than f32 and i32."""
 
     name: ClassVar[str] = "bind-captured"
     capture: Word
@@ -60,11 +63,16 @@ class BindCaptured(Pass):
         dtype, name = _TYPES.get(self.dtype.value), self.capture.value
         if dtype is None:
             raise fault("CU508", f"a captured value is f32 or i32, not `{self.dtype.value}`", self.dtype.span)
-        if name in {f.name for f in kernel.params} | {*SIZES}:
-            help = "bind it by another name"
-            raise fault("CU508", f"the kernel already has a parameter `{name}`", self.capture.span, help)
-        kind = Captured(dtype, self.extents) if self.extents else Scalar(dtype, Name(name))
-        return replace(kernel, params=(*kernel.params, Field(name, kind, fixed=False)))
+        if any(capture_of(f) == name for f in kernel.params):
+            raise fault("CU508", f"`{name}` is bound already", self.capture.span)
+        meant = () if self.extents else (*HOST_NAMES, *(c.name for c in kernel.constants))
+        if not is_readable(name) or name in meant:
+            help = "give it another name in the reference"
+            raise fault("CU508", f"expressions cannot read a captured value `{name}`", self.capture.span, help)
+        field = field_name(name, kernel)
+        captured = Captured(dtype, self.extents, of=None if field == name else name)
+        kind = captured if self.extents else Scalar(dtype, Name(name))
+        return replace(kernel, params=(*kernel.params, Field(field, kind, fixed=False)))
 
 
 _PLACED: Final = ("score", "mask", "row_update", "row_probs", "row_rescale", "row_finalize", "key_sequence")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from dataclasses import replace
 from itertools import product
 from typing import Final
@@ -38,11 +37,10 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
     the key range before the mask is regrouped; hoisting when all else stands.
     Errors: CU520 for a mapping of query heads to key heads other than the kernel's."""
     _check_heads(spec)
-    names = {c.name: field_name(c.name, kernel) for c in spec.captures}
-    spec = _constants_in_weight(_in_exponents(_renamed(spec, names), kernel))
+    spec = _constants_in_weight(_in_exponents(_with_truths(spec), kernel))
     seen, weight, rows = _visibility(spec)
     steps: list[Pass] = [
-        *(_bind(c, names[c.name]) for c in spec.captures),
+        *(_bind(c) for c in spec.captures),
         RewriteScore(spec.score),
         FoldScale(),
         RewriteMask(seen),
@@ -117,56 +115,38 @@ def _row(row: RowReduction, seen: Expr) -> RowTerm:
 
 # ---- captured values -------------------------------------------------------------------------------------------------
 
-_CPP: Final = (
-    "alignas alignof asm auto bool case catch char const constexpr delete do double enum explicit export extern false float "
-    "for friend goto inline int long mutable namespace new noexcept nullptr operator private protected public register short "
-    "signed sizeof static struct switch template this throw true typedef typeid typename union unsigned using virtual void "
-    "volatile wchar_t"
-)
-_WORDS: Final = frozenset((*_CPP.split(), *keyword.kwlist))
-"""Words of C++ and Python, which no field can be called."""
+
+def _bind(capture: Capture) -> BindCaptured:
+    return BindCaptured(Word(capture.name), Word("f32" if capture.dtype == "f32" else "i32"), capture.extents)
 
 
-def field_name(capture: str, kernel: Kernel) -> str:
-    """The parameter that holds a captured value: its own name, or one that begins with `captured_` where that is taken."""
-    taken = {f.name for f in kernel.params if f.fixed} | {c.name for c in kernel.constants} | {*SIZES} | _WORDS
-    taken |= {f.name for f in kernel.params if not f.fixed}
-    return f"captured_{capture}" if capture in taken else capture
-
-
-def _bind(capture: Capture, name: str) -> BindCaptured:
-    return BindCaptured(Word(name), Word("f32" if capture.dtype == "f32" else "i32"), capture.extents)
-
-
-def _renamed(spec: AttentionSpec, names: dict[str, str]) -> AttentionSpec:
-    """The spec with captures under the names of their parameters; those of booleans compared with 0."""
+def _with_truths(spec: AttentionSpec) -> AttentionSpec:
+    """The spec with captured booleans, which the kernel has as integers, compared with 0."""
     truths = {c.name for c in spec.captures if c.dtype == "bool"}
 
     def change(node: Node) -> Node:
         match node:
-            case Index(Name(name) as base, indices) if name in names:
-                inner = tuple(change(x) for x in indices)
-                load = replace(node, base=replace(base, id=names[name]), indices=inner)
-                return Binary("!=", load, IntLit(0), span=node.span) if name in truths else load
-            case Name(name) if name in names:
-                value = replace(node, id=names[name])
-                return Binary("!=", value, IntLit(0), span=node.span) if name in truths else value
+            case Index(Name(name), indices) if name in truths:
+                load = replace(node, indices=tuple(change(x) for x in indices))
+                return Binary("!=", load, IntLit(0), span=node.span)
+            case Name(name) if name in truths:
+                return Binary("!=", node, IntLit(0), span=node.span)
             case _:
                 return map_children(node, change)
 
-    def renamed(expr: Expr) -> Expr:
+    def changed(expr: Expr) -> Expr:
         result = change(expr)
         assert isinstance(result, Expr)
         return result
 
     return replace(
         spec,
-        score=renamed(spec.score),
-        mask=renamed(spec.mask),
-        weight=renamed(spec.weight),
-        finalize=renamed(spec.finalize),
-        lse=None if spec.lse is None else renamed(spec.lse),
-        rows=tuple(replace(r, over=renamed(r.over), body=renamed(r.body)) for r in spec.rows),
+        score=changed(spec.score),
+        mask=changed(spec.mask),
+        weight=changed(spec.weight),
+        finalize=changed(spec.finalize),
+        lse=None if spec.lse is None else changed(spec.lse),
+        rows=tuple(replace(r, over=changed(r.over), body=changed(r.body)) for r in spec.rows),
     )
 
 

@@ -140,4 +140,6 @@ def test_a_signature_with_other_arguments_is_an_error() -> None:
 
 def test_names_of_a_contract() -> None:
     names = Names.of(read_contract(KERNELS / "sm80" / "attention_forward.toml"))
-    assert names == Names({"B": "batch", "Hq": "heads_q", "Hk": "heads_kv", "Lq": "len_q", "Lk": "len_kv"}, "HEAD_DIM")
+    sizes = {"B": "batch", "Hq": "heads_q", "Hk": "heads_kv", "Lq": "len_q", "Lk": "len_kv"}
+    assert names == Names(sizes, "HEAD_DIM", names.params)
+    assert {*sizes.values(), "q_row", "lse"} < names.params and "exponent_scale" not in names.params

@@ -113,7 +113,7 @@ SPOILS: Final = (
     Spoil("not a number", 'finalize="acc / R1"', 'finalize="acc * nan"', NUMBERS),
     Spoil("not a number", 'finalize="acc"', 'finalize="acc - acc + nan"', NUMBERS),
     Spoil("not a number", "tanh_approx(", "log2(0.0 - 1.0) * tanh_approx(", ("CU301",)),
-    Spoil("paths", 'capture="', 'capture="../../', ("CU505",)),
+    Spoil("paths", 'capture="', 'capture="../../', ("CU508",)),
     Spoil("paths", "```pipeline", "```/etc/passwd", ("CU712",)),
     Spoil("paths", "cuir(version=1)", "cuir(version=1, file=\"../../x\")", SYNTAX),
     Spoil("paths", "hoist", "../hoist", SYNTAX),

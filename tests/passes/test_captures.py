@@ -129,7 +129,12 @@ def test_the_key_range_reads_the_tile() -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        (bind("exponent_scale", "Hq"), "CU508"),
+        (bind("t", "Hq") + bind("t", "Hq"), "CU508"),
+        (bind("STAGES", "").replace(',extents=""', ""), "CU508"),
+        (bind("SM_COUNT", "").replace(',extents=""', ""), "CU508"),
+        (bind("lambda", "Hq"), "CU508"),
+        (bind("a b", "Hq"), "CU508"),
+        (bind("j", "Hq"), "CU508"),
         (bind("Lk", "Hq"), "CU508"),
         (bind("t", "Hq", "bf16"), "CU508"),
         (bind("t", "Hq") + 'rewrite-score{score="s + t[h, 0]"},', "CU506"),

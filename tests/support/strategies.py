@@ -142,7 +142,7 @@ field_types: st.SearchStrategy[FieldType] = st.one_of(
     st.builds(Global, dtypes, _shape, st.booleans()),
     st.builds(TensorMap, dtypes, _shape),
     st.builds(Scalar, dtypes, _optional),
-    st.builds(Captured, dtypes, _shape, _number),
+    st.builds(Captured, dtypes, _shape, _number, st.none() | names),
     st.builds(Counters, small_exprs, st.booleans()),
     st.builds(Tile, dtypes, small_exprs, small_exprs, _optional, _number),
     st.builds(SharedValue, dtypes),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -17,6 +19,7 @@ from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.replay import Replay
 from cubridge.frontend.reference.values import sort_of
+from cubridge.ir.capture_names import is_macro_name
 from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES
 from cubridge.ir.source import Span
@@ -25,6 +28,8 @@ from cubridge.ir.spec import Capture
 _RESERVED: Final = frozenset(
     (*SIZES, *NAMED_CONSTANTS, *FUNCTIONS, "s", "x", "m", "acc", "b", "h", "i", "j", "e", "row", "tile", "smem", "p")
 )
+_ROW: Final = re.compile(r"R\d+")
+"""How row reductions are called."""
 _DTYPES: Final[dict[Sort, Literal["f32", "i32", "bool"]]] = {Sort.REAL: "f32", Sort.INT: "i32", Sort.BOOL: "bool"}
 
 
@@ -70,7 +75,17 @@ class CaptureTable:
             strange = next((x for x in walk(shape[axis]) if isinstance(x, Size) and x.name not in (*SIZES, "G")), None)
             if strange is not None:
                 refuse("CU488", f"extent {axis} of `{tensor}` follows no size of the problem", span, _EXTENT_HELP)
-        return Source(tensor, _free_name(tensor), kept, shape, sort, kind, span)
+        return Source(tensor, self._free_name(tensor, is_number=not kept), kept, shape, sort, kind, span)
+
+    def _free_name(self, tensor: str, is_number: bool) -> str:
+        """A word that CuIR can read and that nothing else has; host formulas read numbers beside macros."""
+        name = re.sub(r"\W", "_", tensor, flags=re.ASCII)
+        taken = {*_RESERVED, *keyword.kwlist, *(s.name for s in self.sources.values())}
+        if name in taken or (is_number and is_macro_name(name)) or _ROW.fullmatch(name):
+            name += "_"
+        while name in taken or not name.isidentifier():
+            name = f"_{name}"
+        return name
 
     def _describe(
         self, tensor: str
@@ -100,12 +115,6 @@ class CaptureTable:
 
 
 _EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of one, or a number"
-
-
-def _free_name(tensor: str) -> str:
-    name = "".join(c if c.isalnum() or c == "_" else "_" for c in tensor)
-    taken = name in _RESERVED or (name[:1] == "R" and name[1:].isdigit())
-    return f"{name}_" if taken else name
 
 
 @dataclass(frozen=True, slots=True)
