@@ -18,7 +18,18 @@ from torch.utils import _pytree as pytree
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.integers import ONE
 from cubridge.frontend.reference.algebra.reduce import substitute
-from cubridge.frontend.reference.algebra.terms import Index, Sort, Term, arena, const, index, is_op, load, walk
+from cubridge.frontend.reference.algebra.terms import (
+    Index,
+    Load,
+    Sort,
+    Term,
+    arena,
+    const,
+    index,
+    is_op,
+    load,
+    walk,
+)  # fmt: skip
 from cubridge.frontend.reference.evaluate import free_indices
 from cubridge.frontend.reference.recognise import closed_form
 from cubridge.frontend.reference.record import Call, Recording
@@ -170,7 +181,7 @@ class Lifter:
         for output, result in zip(outputs, results, strict=False):
             if not isinstance(result, Value):
                 assert callable(result)
-                element = self._or_replayed(call, output, result, reads)
+                element = self._or_replayed(call, output, _without_wrap(call, output.dtype, result), reads)
                 result = Value(self.shape(output), sort_of(output.dtype), element, reads)
             result.span = call.span
             self.values[id(output)] = result
@@ -204,6 +215,27 @@ class Lifter:
         self.replayed[name] = Replayed(output, call)
         sort = sort_of(output.dtype)
         return Value(self.shape(output), sort, lambda *ix: load(name, ix, sort), frozenset((name,)))
+
+
+_NARROW: Final = frozenset((torch.int8, torch.uint8, torch.int16, torch.uint16))
+
+
+def _without_wrap(call: Call, dtype: torch.dtype, element: Element) -> Element:
+    """Integers of few bits wrap: an element that may leave their range has no form, and is replayed. One that is read from a
+    tensor of the same type has not left it."""
+    if dtype not in _NARROW:
+        return element
+    low, high = const(torch.iinfo(dtype).min), const(torch.iinfo(dtype).max)
+    same = all(a.dtype is dtype for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor))
+
+    def checked(*indices: Term) -> Term:
+        term = element(*indices)
+        fits = integers.nonneg(integers.sub(term, low)) and integers.nonneg(integers.sub(high, term))
+        if not (fits or (same and isinstance(term, Load))):
+            raise NoElementForm
+        return term
+
+    return checked
 
 
 _HELP: Final = {

@@ -221,3 +221,17 @@ def key_padding_of_zeros_and_ones_less_one(q, k, v, mask):
 def key_padding_of_floats(q, k, v, attend):
     hidden = -1e9 * (1 - attend)[:, None, None]
     return (plain_scores(q, k) + hidden.to(q.dtype)).softmax(-1) @ repeated(v, q)
+
+
+@accepts(mask="to_copy[j] <= to_copy_2[i]", captures=("to_copy[Lk] computed i32", "to_copy_2[Lq] computed i32"))
+def positions_that_wrap_as_bytes(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None, :]
+    hidden = (j // 8).to(torch.uint8) > (i // 8).to(torch.uint8)
+    return plain_scores(q, k).masked_fill(hidden, float("-inf")).softmax(-1) @ repeated(v, q)
+
+
+@accepts(mask="j <= i % 100 + 7 * (j // 7)")
+def positions_that_fit_into_bytes(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None, :]
+    hidden = (j % 7).to(torch.int8) > (i % 100).to(torch.int8)
+    return plain_scores(q, k).masked_fill(hidden, float("-inf")).softmax(-1) @ repeated(v, q)
