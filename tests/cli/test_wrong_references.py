@@ -54,6 +54,17 @@ WRONG = (
         "    return q\n", "CU473", FAILED, 5, "returns int, not a dict",
     ),
     Wrong("raises", "    raise ValueError('no such luck')\n", "CU474", FAILED, 8, "ValueError: no such luck"),
+    Wrong("raises_no_exception", "    raise BaseException('x')\n", "CU474", FAILED, 8, "BaseException: x"),
+    Wrong("ends_a_generator", "    raise GeneratorExit\n", "CU474", FAILED, 8, "GeneratorExit: no message"),
+    Wrong("import_raises_no_exception", "raise BaseException('x')\n", "CU471", FAILED, 1, "BaseException: x"),
+    Wrong(
+        "extra_inputs_raise_no_exception", "def extra_inputs(shape, device):\n    raise GeneratorExit\n\n\n"
+        "def attention(q, k, v, a):\n    return q\n", "CU473", FAILED, 2, "GeneratorExit",
+    ),
+    Wrong(
+        "instance_raises_no_exception", "class attention:\n    def __init__(self):\n        raise BaseException('x')\n",
+        "CU472", FAILED, 3, "`attention()` fails: x",
+    ),
     Wrong("asserts", "    assert q.shape[2] == 7\n    return s\n", "CU474", FAILED, 8, "AssertionError"),
     Wrong("wrong_shape", "    return (s.softmax(-1) @ v).transpose(1, 2)\n", "CU475", FAILED, 8, "[B, Lq, Hq, D]"),
     Wrong("no_result", "    s.softmax(-1) @ v\n", "CU475", FAILED, 5, "NoneType, not a tensor"),
@@ -76,6 +87,13 @@ def test_refused(wrong: Wrong, tmp_path: Path) -> None:
     ended = fails(["explain", path], wrong.code, wrong.exit_code)
     assert ended.places[0] == (str(path), wrong.line, wrong.code)
     assert wrong.says in ended.err.splitlines()[0]
+
+
+def test_an_interrupt_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "interrupt.py"
+    path.write_text(HEAD + "    raise KeyboardInterrupt\n", encoding="utf-8")
+    ended = cuirc("explain", path)
+    assert (ended.code, ended.out, ended.codes) == (130, b"", [])
 
 
 @pytest.mark.parametrize("name", ["not_python", "raises", "top_k"])

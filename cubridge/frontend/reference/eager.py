@@ -70,7 +70,9 @@ def _agrees(traced: Traced, shape: Shape) -> bool | None:
     try:
         with torch.no_grad(), quiet():
             found = traced.reference.function(q, k, v, **kept)
-    except Exception:  # whatever the user's code raises: it does not run here
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever the user's code raises: it does not run here
         return None
     out = found[0] if isinstance(found, (tuple, list)) else found
     captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)

@@ -67,7 +67,9 @@ def call_extra_inputs(reference: Reference, shape: Shape) -> dict[str, Tensor | 
         return {}
     try:
         values = reference.extra_inputs(shape, "cpu")
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's code raises
         fail("CU473", f"`extra_inputs` fails: {type(error).__name__}: {error}", _place(error, reference))
     if not isinstance(values, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         fail("CU473", f"`extra_inputs` returns {type(values).__name__}, not a dict", reference.span)

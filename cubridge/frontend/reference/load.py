@@ -161,7 +161,9 @@ def _import(path: Path, file: SourceFile) -> ModuleType:
     with _import_folder(path.parent), contextlib.redirect_stdout(sys.stderr):
         try:
             spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever the user's code raises
             span = error_span(error.__traceback__)
             fail(
                 "CU471",
@@ -198,7 +200,9 @@ def _only_candidate(module: ModuleType, name: str) -> tuple[str, object]:
 def _instance(kind: type, name: str, file: SourceFile) -> object:
     try:
         return kind()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's code raises
         span = error_span(error.__traceback__)
         fail(
             "CU472",

@@ -256,22 +256,22 @@ def _run(
             Rewrite(),
         ):
             out = torch.func.functionalize(run_reference)(*inputs.values())
-    except CuError:
+    except (CuError, KeyboardInterrupt):
         raise
     except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:
         span = error_span(error.__traceback__)
         refuse(
             "CU477",
-            f"a shape or a branch depends on the data ({_first_line(error)})",
+            f"a shape or a branch depends on the data ({first_line(error)})",
             span if span is not NOWHERE else recorder.current,
             "use a mask over all keys instead of selecting some",
         )
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # whatever the user's code raises
         span = error_span(error.__traceback__)
         raise CuError(
             Diagnostic(
                 "CU474",
-                f"the reference fails: {type(error).__name__}: {_named(_first_line(error), symbols)}",
+                f"the reference fails: {type(error).__name__}: {_named(first_line(error), symbols)}",
                 span if span is not NOWHERE else recorder.current,
                 help=f"it was called with q [B, Hq, Lq, D], k and v [B, Hk, Lk, D], {_sizes_text(inputs)}",
             )
@@ -289,7 +289,7 @@ def _sizes_text(inputs: Mapping[str, Tensor]) -> str:
     return "B={}, Hq={}, Lq={}, D={}, Hk={}, Lk={}".format(*hints)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:200] if lines else "no message"
 

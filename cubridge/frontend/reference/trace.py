@@ -20,10 +20,12 @@ from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.held import held_extents, held_names
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
-from cubridge.frontend.reference.record import LOOP_HELP, record
-from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.places import error_span
+from cubridge.frontend.reference.record import LOOP_HELP, first_line, record
+from cubridge.frontend.reference.refusal import fail, refuse
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.diagnostics import CuError, InternalError, Refused
+from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import DEFAULT_SHAPE, AttentionSpec, Remark, Shape
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
@@ -83,9 +85,16 @@ class Traced:
         return values.out, values.lse
 
     def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> Tensor:
-        """The reference itself, in the precision of its inputs, or in float32 where it runs in no other."""
-        with torch.no_grad():
-            out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
+        """The reference itself, in the precision of its inputs, or in float32 where it runs in no other. Errors: CU474."""
+        try:
+            with torch.no_grad():
+                out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever the user's code raises
+            span = error_span(error.__traceback__)
+            message = f"the reference fails on numbers: {type(error).__name__}: {first_line(error)}"
+            fail("CU474", message, self.reference.span if span is NOWHERE else span)
         found = out[0] if isinstance(out, (tuple, list)) else out
         assert isinstance(found, Tensor)
         return found.to(q.dtype)

@@ -87,6 +87,24 @@ def test_the_half_precision_reference() -> None:
     assert traced.half(q, k, v, {}).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("raised", [ValueError("no such luck"), BaseException("x"), GeneratorExit()], ids=repr)
+def test_a_reference_that_fails_on_numbers_alone(raised: BaseException) -> None:
+    faults: list[BaseException] = []
+
+    def failing(q, k, v):
+        if faults:
+            raise faults[0]
+        return causal(q, k, v)[0]
+
+    traced = trace(Reference.of(failing))
+    faults.append(raised)
+    with pytest.raises(CuError, match=r"test_trace\.py:\d+:.*CU474.*" + type(raised).__name__):
+        traced.half(*inputs(SHAPE, torch.bfloat16), {})
+    faults[0] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        traced.half(*inputs(SHAPE, torch.bfloat16), {})
+
+
 # ---- captures --------------------------------------------------------------------------------------------------------
 
 
