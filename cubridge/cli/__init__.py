@@ -11,26 +11,30 @@ import sys
 from collections.abc import Sequence
 
 from cubridge.cli.arguments import make_parser
+from cubridge.cli.files import open_streams
 from cubridge.ir.diagnostics import CuError, Diagnostic, render, to_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `cuirc` and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = make_parser().parse_args(given)
+    open_streams()
+    form = "text"
     try:
+        options = make_parser().parse_args(given)
+        form = options.diagnostics
         return options.run(options)
     except CuError as error:
-        report(error.diagnostics, given, options.diagnostics)
+        report(error.diagnostics, given, form)
         return error.exit_code
     except OSError as error:
-        report((_of_system(error),), given, options.diagnostics)
+        report((_of_system(error),), given, form)
         return 1
     except KeyboardInterrupt:
-        report((), given, options.diagnostics)
+        report((), given, form)
         return 130
     except Exception as error:
-        report((_internal(error),), given, options.diagnostics)
+        report((_internal(error),), given, form)
         return 70
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cubridge import __version__
 from cubridge.cli import commands
+from cubridge.cli.files import write_output
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 Add = Callable[[argparse.ArgumentParser], None]
 
@@ -18,6 +23,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error[CU111]: {message}\nhelp: {self.prog} --help\n")
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """As any output where it goes to stdout: argparse itself says nothing when that cannot be written."""
+        if file is sys.stdout:
+            write_output(message, None)
+        else:
+            super()._print_message(message, file)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -39,9 +51,15 @@ def _first_line(run: Callable[..., int]) -> str:
 
 
 def _reference(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("reference", type=Path, metavar="REF.py", help="file with the PyTorch function")
+    parser.add_argument("reference", type=_path, metavar="REF.py", help="file with the PyTorch function")
     parser.add_argument("--function", metavar="NAME", help="the function (default: `attention`, or the only one)")
     parser.add_argument("--shape", type=_shape, metavar="B,Hq,Hk,Lq,Lk,D", help="example sizes")
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")  # `Path` reads it as the current folder
+    return Path(text)
 
 
 def _shape(text: str) -> object:
@@ -60,7 +78,7 @@ def _instance(parser: argparse.ArgumentParser) -> None:
 
 def _output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write here instead of stdout, only on success"
+        "-o", "--output", type=_path, metavar="FILE", help="write here instead of stdout, only on success"
     )
 
 
@@ -70,7 +88,7 @@ def _adapt(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="element type of q, k, v")
     parser.add_argument("-p", "--pipeline", metavar="PIPELINE", help="passes to run instead of the proposed ones")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
+    parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for the results")
     _model(parser)
 
 
@@ -91,7 +109,7 @@ def _model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-usd", type=float, metavar="X", help="US dollars to spend, in each stage")
     group.add_argument("--model-timeout", type=float, metavar="S", help="seconds to wait for an answer")
     group.add_argument(
-        "--record", type=Path, metavar="DIR", help="keep answers here (default: replies in the output folder)"
+        "--record", type=_path, metavar="DIR", help="keep answers here (default: replies in the output folder)"
     )
 
 
@@ -102,14 +120,14 @@ def _positive(text: str) -> int:
 
 
 def _evaluate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("suite", type=Path, metavar="SUITE.toml", help="methods, variants, lengths and samples")
+    parser.add_argument("suite", type=_path, metavar="SUITE.toml", help="methods, variants, lengths and samples")
     parser.add_argument("--json", action="store_true", help="print the results as JSON instead of the table")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for state and results")
+    parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for state and results")
 
 
 def _transcript(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("show",), help="print it as a page")
-    parser.add_argument("file", type=Path, metavar="FILE.jsonl", help="transcript of a conversation with a model")
+    parser.add_argument("file", type=_path, metavar="FILE.jsonl", help="transcript of a conversation with a model")
 
 
 def _lift(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +150,7 @@ def _opt(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.cuir", help="`-` reads stdin")
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("-p", "--pipeline", metavar="PIPELINE", help="`pass{option=..},pass`")
-    group.add_argument("--pipeline-file", type=Path, metavar="FILE.toml", help="the same as TOML")
+    group.add_argument("--pipeline-file", type=_path, metavar="FILE.toml", help="the same as TOML")
     parser.add_argument("--print-ir-after-all", action="store_true", help="print the kernel after each pass, on stderr")
     parser.add_argument("--print-pipeline", action="store_true", help="print the pipeline as text, on stderr")
     parser.add_argument("--no-verify", action="store_true", help="do not verify before the first and after each pass")
@@ -170,12 +188,12 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="DIR", help="output folder of `cuirc adapt`")
+    parser.add_argument("folder", type=_path, metavar="DIR", help="output folder of `cuirc adapt`")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
 
 
 def _bench(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="DIR", help="output folder of `cuirc adapt`")
+    parser.add_argument("folder", type=_path, metavar="DIR", help="output folder of `cuirc adapt`")
     parser.add_argument("--peers", default="eager,sdpa,flex", metavar="LIST", help="what to time beside it")
     parser.add_argument("--shape", type=_shape, metavar="B,Hq,Hk,Lq,Lk,D", help="sizes to time at")
 

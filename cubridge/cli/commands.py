@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cubridge.cli.files import output_folder, progress, read_source, write_output
+from cubridge.cli.files import output_folder, progress, read_source, show, write_output
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
@@ -27,9 +27,12 @@ DIFFERS = 3
 def adapt(options: Namespace) -> int:
     """Change an expert kernel so that it computes a reference: all stages and checks.
 
-    Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md and timings.json; where a
-    model takes part, transcript.jsonl and its answers besides, and a run that broke off goes on from these."""
-    folder = output_folder(options.output)
+    Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md and timings.json, all or
+    none; report.json, report.md and timings.json alone where a check rejects the kernel. Where a model takes part,
+    transcript.jsonl and its answers besides, and a run that broke off goes on from these."""
+    from cubridge.driver.outputs import FILES
+
+    folder = output_folder(options.output, FILES, ["transcript.jsonl"])
     from cubridge.driver.adapt import adapt as run_adapt
     from cubridge.driver.report import summary
 
@@ -38,7 +41,7 @@ def adapt(options: Namespace) -> int:
         pipeline=_given_pipeline(options.pipeline), model=_model(options, folder), progress=_say(options),
     )  # fmt: skip
     adaptation.write(folder)
-    print(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
+    show(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
     return 0 if adaptation.report.accepted else DIFFERS
 
 
@@ -57,7 +60,7 @@ def explain(options: Namespace) -> int:
     """Say what attention a reference computes, and what is assumed, required and refused."""
     from cubridge.driver.reference import read_reference
 
-    print(read_reference(options.reference, options.function, options.shape).explain())
+    show(read_reference(options.reference, options.function, options.shape).explain())
     return 0
 
 
@@ -71,7 +74,7 @@ def verify(options: Namespace) -> int:
         faults = examine_ir(parse(read_source(options.file)))
     if faults:
         raise CuError(*faults)
-    print(f"{options.file}: no fault found")
+    show(f"{options.file}: no fault found")
     return 0
 
 
@@ -148,7 +151,7 @@ def run(options: Namespace) -> int:
     kernel = parse(read_source(options.file))
     results = run_against(kernel, read_reference(options.reference, options.function, options.shape), options.shape)
     for result in results:
-        print(f"{result.shape} {result.inputs}: error {result.worst:.3f} of the bound {result.detail}".rstrip())
+        show(f"{result.shape} {result.inputs}: error {result.worst:.3f} of the bound {result.detail}".rstrip())
     return 0 if all(r.accepted for r in results) else DIFFERS
 
 
@@ -158,7 +161,7 @@ def check(options: Namespace) -> int:
     from cubridge.driver.report import summary
 
     report = recheck(options.folder)
-    print(json.dumps(report.to_json(), indent=1) if options.json else summary(report))
+    show(json.dumps(report.to_json(), indent=1) if options.json else summary(report))
     return 0 if report.accepted else DIFFERS
 
 
@@ -166,7 +169,7 @@ def bench(options: Namespace) -> int:
     """Time an adapted kernel beside its peers, on a GPU."""
     from cubridge.driver.bench import bench_folder
 
-    print(bench_folder(options.folder, options.peers.split(","), options.shape))
+    show(bench_folder(options.folder, options.peers.split(","), options.shape))
     return 0
 
 
@@ -175,7 +178,7 @@ def faults(options: Namespace) -> int:
     from cubridge.driver.faults import fault_table
 
     table = fault_table(options.kernel, options.dtype, options.head_dim, _say(options), options.every)
-    print(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
+    show(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
     return DIFFERS if table.missed else 0
 
 
@@ -184,20 +187,18 @@ def doctor(_: Namespace) -> int:
     from cubridge.driver.doctor import examine_machine
 
     lines, complete = examine_machine()
-    print("\n".join(lines))
+    show("\n".join(lines))
     return 0 if complete else 5
 
 
 def evaluate(options: Namespace) -> int:
     """Run methods, variants, lengths and samples of a suite, and count what is accepted; goes on where it broke off."""
-    folder = output_folder(options.output)
+    folder = output_folder(options.output, ["results.json", "table.md"], ["state.jsonl"])
     from cubridge.driver.evaluate import evaluate as run_suite
     from cubridge.driver.suite import read_suite
 
     results = run_suite(read_suite(options.suite), folder, _say(options))
-    print(
-        json.dumps(results.to_json(), indent=1) if options.json else results.to_text(), end="\n" if options.json else ""
-    )
+    write_output(json.dumps(results.to_json(), indent=1) + "\n" if options.json else results.to_text(), None)
     return 0
 
 

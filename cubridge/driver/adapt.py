@@ -12,20 +12,24 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from cubridge.driver.attention import full_attention
 from cubridge.driver.checks import Findings, Here, Subject, Tools, check_subject
 from cubridge.driver.found import found
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import OUTSIDE, lift_verified
 from cubridge.driver.lift_judge import JudgedLift
+from cubridge.driver.long_lengths import check_long_lengths
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.model_stages import ModelStages
 from cubridge.driver.model_stages import Subject as ModelSubject
 from cubridge.driver.model_use import Lowering, ModelUse
+from cubridge.driver.outputs import FILES
 from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES, Changed, Report, to_markdown
 from cubridge.driver.transfer import transfer
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.files import replace_files
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 from cubridge.ir.threads import one_thread
@@ -122,22 +126,28 @@ class Adaptation:
         return compile_adapted(self.adapted)
 
     def files(self) -> dict[str, bytes]:
-        """What `cuirc adapt` writes, by name; all but timings.json are the same for the same input."""
-        texts = {
-            "source.cuir": to_text(self.source_ir),
-            "target.cuir": to_text(self.target_ir),
-            "pipeline.toml": self.pipeline.to_toml(),
+        """What `cuirc adapt` writes, by name; all but timings.json are the same for the same input. Of a kernel that a check
+        rejects, the report alone."""
+        report = {
             "report.json": json.dumps(self.report.to_json(), indent=1) + "\n",
             "report.md": to_markdown(self.report),
             "timings.json": json.dumps(self.seconds, indent=1) + "\n",
         }
-        patched = self.adapted.patched
-        return {"kernel.cu": patched.text, "kernel.patch": patched.patch} | {n: t.encode() for n, t in texts.items()}
+        if not self.report.accepted:
+            return {name: text.encode() for name, text in report.items()}
+        result = {
+            "source.cuir": to_text(self.source_ir),
+            "target.cuir": to_text(self.target_ir),
+            "pipeline.toml": self.pipeline.to_toml(),
+        }
+        texts = {name: text.encode() for name, text in (result | report).items()}
+        return {"kernel.cu": self.adapted.patched.text, "kernel.patch": self.adapted.patched.patch} | texts
 
     def write(self, folder: Path) -> None:
-        """Write `files()` into a folder that is there. Errors: OSError."""
-        for name, data in self.files().items():
-            (folder / name).write_bytes(data)
+        """Write `files()` into a folder that is there, all or none; others of an earlier result go, for this report is not theirs.
+        Errors: OSError."""
+        files = self.files()
+        replace_files(folder, files, [name for name in FILES if name not in files])
 
 
 def adapt(
@@ -194,6 +204,7 @@ def _adapt(
     with watch.stage("read the kernel", progress):
         chosen = choose_kernel(kernel)
         lifted = _lift(chosen, dtype, (shape or DEFAULT_SHAPE).D, stages)
+        check_long_lengths(lifted.kernel, full_attention().spec)
     with watch.stage("read the reference", progress):
         given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
         traced = read_reference(given, function, shape, extra_inputs, dtype)

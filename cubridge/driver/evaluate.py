@@ -17,6 +17,7 @@ from cubridge.driver.results import Outcome, Results, make_results
 from cubridge.driver.runners import ValueRunner
 from cubridge.driver.sandbox import Limits, Sandbox
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.files import replace_file, replace_files
 from cubridge.ir.threads import one_thread
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def evaluate(suite: Suite, folder: Path, progress: Callable[[str], None]) -> Res
                 known[trial.key] = outcome = run_trial(suite, trial, folder / trial.folder, sandbox)
                 state.add(outcome)
     results = make_results(suite, [known[trial.key] for trial in suite.trials()])
-    (folder / "results.json").write_text(json.dumps(results.to_json(), indent=1) + "\n", encoding="utf-8")
-    (folder / "table.md").write_text(results.to_text(), encoding="utf-8")
+    data = json.dumps(results.to_json(), indent=1) + "\n"
+    replace_files(folder, {"results.json": data.encode(), "table.md": results.to_text().encode()})
     return results
 
 
@@ -80,9 +81,7 @@ class State:
             stream.write(json.dumps(asdict(outcome)) + "\n")
 
     def _write(self, lines: list[str]) -> None:
-        temporary = self.path.with_suffix(".new")
-        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        temporary.replace(self.path)
+        replace_file(self.path, "".join(f"{line}\n" for line in lines).encode())
 
 
 # ---- trials ----------------------------------------------------------------------------------------------------------
@@ -101,7 +100,7 @@ def run_trial(suite: Suite, trial: Trial, folder: Path, sandbox: Sandbox) -> Out
     except CuError as error:
         reason, broken = _reason(error), error.exit_code == 5 or error.diagnostics[0].code in _PROVIDER_FAILED
     except Exception as error:  # a fault of ours must not stop the other trials
-        (folder / FAULT).write_text(traceback.format_exc(), encoding="utf-8")
+        replace_file(folder / FAULT, traceback.format_exc().encode())
         reason = f"a fault of cuirc itself: {type(error).__name__}"
     return Outcome(*trial.key, not reason, verdict, reason, broken, speed, *_spent(use))
 

@@ -40,16 +40,21 @@ class Recorded:
 
 
 def read_record(folder: Path) -> Recorded:
-    """Errors: OSError; CU842 for a report that `cuirc adapt` did not write, or one of a live callable."""
+    """Errors: OSError; CU842 for a report that `cuirc adapt` did not write, one of a live callable, or of
+    a kernel that was rejected."""
     path = folder / "report.json"
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         shape = Shape(*(int(n) for n in str(data["shape"]).split(",")))
         recorded = Recorded(data["reference_file"], data["reference"], data["kernel"], data["dtype"], shape)
+        accepted = bool(data["accepted"])
     except (ValueError, KeyError, TypeError) as error:
         raise CuError(Diagnostic("CU842", f"{path} is no report of cuirc adapt")) from error
     if recorded.reference is None:  # pyright: ignore[reportUnnecessaryComparison]
         raise CuError(Diagnostic("CU842", f"{path} reports on a live callable", help="check it from Python"))
+    if not accepted:
+        message = f"{path} says that a check rejects the kernel, which was not written"
+        raise CuError(Diagnostic("CU842", message, help="see which check in report.md"))
     return recorded
 
 

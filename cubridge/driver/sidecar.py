@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.files import replace_file
 from cubridge.ir.source import SourceFile
 
 if TYPE_CHECKING:
@@ -35,9 +36,7 @@ def write_sidecar(kernel: ChosenKernel, dtype: str, head_dim: int, cuir: SourceF
     path = sidecar_path(kernel, dtype, head_dim)
     who = " ".join(author.split())[:80]
     head = _HEAD.format(text=Path(kernel.text.source.name).name, author=who, digest=digest_of(kernel))
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(head + cuir.text, encoding="utf-8")
-    temporary.replace(path)
+    replace_file(path, (head + cuir.text).encode())
     return path
 
 

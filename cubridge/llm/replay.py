@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.files import replace_file
 from cubridge.llm.failures import checked_text
 from cubridge.llm.provider import MAX_REPLY_BYTES, Provider, Reply, Request, Usage
 
@@ -68,8 +69,8 @@ class Recorder:
         facts = {"prompt_sha256": request.digest, "model": reply.model, "complete": reply.complete}
         facts |= {"usage": asdict(reply.usage)}
         self.folder.mkdir(parents=True, exist_ok=True)
-        _replace(file, reply.text)
-        _replace(_facts_file(file), json.dumps(facts, indent=1) + "\n")
+        replace_file(file, reply.text.encode())
+        replace_file(_facts_file(file), (json.dumps(facts, indent=1) + "\n").encode())
 
 
 def reply_file(folder: Path, purpose: str, number: int) -> Path:
@@ -78,13 +79,6 @@ def reply_file(folder: Path, purpose: str, number: int) -> Path:
 
 def _facts_file(file: Path) -> Path:
     return file.with_suffix(".json")
-
-
-def _replace(file: Path, text: str) -> None:
-    """In one step: a run that is killed leaves no half of a reply."""
-    temporary = file.with_name(f".{file.name}.new")
-    temporary.write_bytes(text.encode("utf-8"))
-    temporary.replace(file)
 
 
 def _read(file: Path) -> str | None:

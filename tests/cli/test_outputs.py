@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -50,6 +56,94 @@ def test_an_output_that_cannot_be_written(output: str, kernel: Path, tmp_path: P
     assert [p.name for p in tmp_path.iterdir()] == ["kernel.cuir"]
 
 
+def test_a_link_is_replaced_and_never_followed(kernel: Path, tmp_path: Path) -> None:
+    precious, output = tmp_path / "precious.txt", tmp_path / "out.cuir"
+    precious.write_text("as before", encoding="utf-8")
+    output.symlink_to(precious)
+    assert cuirc("opt", kernel, "-p", "dce", "-o", output).code == 0
+    assert precious.read_text(encoding="utf-8") == "as before"
+    assert not output.is_symlink()
+    assert output.read_bytes() == cuirc("opt", kernel, "-p", "dce").out
+
+
+def test_a_fifo_is_written_into(kernel: Path, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE) as reader:
+        assert cuirc("opt", kernel, "-p", "dce", "-o", fifo).code == 0
+        assert reader.communicate()[0] == cuirc("opt", kernel, "-p", "dce").out
+    assert fifo.is_fifo()
+
+
+def test_a_device_stays_one(kernel: Path) -> None:
+    before = os.stat("/dev/null")
+    assert cuirc("opt", kernel, "-p", "dce", "-o", "/dev/null").code == 0
+    assert os.path.samestat(before, os.stat("/dev/null"))
+
+
+def test_stdout_by_its_name_is_appended_to(kernel: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.cuir"
+    with output.open("wb") as stream:
+        stream.write(b"before\n")
+        stream.flush()
+        assert in_shell(f"opt {kernel} -p dce -o /dev/stdout", stdout=stream).returncode == 0
+    assert output.read_bytes() == b"before\n" + cuirc("opt", kernel, "-p", "dce").out
+    assert Path("/dev/stdout").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("redirected", "says"),
+    [
+        ("--version >&-", "<stdout>: Bad file descriptor"),
+        ("opt {kernel} -p dce >&-", "<stdout>: Bad file descriptor"),
+        ("opt {kernel} -p dce <&- >&-", "<stdout>: Bad file descriptor"),
+        ("opt {kernel} -p dce >/dev/full", "<stdout>: No space left on device"),
+        ("opt - -p dce <&-", "<stdin>: Bad file descriptor"),
+    ],
+)
+def test_a_stream_that_is_closed_or_full(redirected: str, says: str, kernel: Path) -> None:
+    command = redirected.format(kernel=kernel)
+    ended = in_shell(command)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    first, second = ended.stderr.decode().splitlines()
+    assert first == f"error[CU110]: {says}"
+    assert second.startswith("repeat: cuirc ")
+
+
+def test_without_stdout_a_file_is_written_all_the_same(kernel: Path, tmp_path: Path) -> None:
+    assert in_shell(f"opt {kernel} -p dce -o {tmp_path / 'out.cuir'} >&- 2>&-").returncode == 0
+    assert (tmp_path / "out.cuir").read_bytes() == cuirc("opt", kernel, "-p", "dce").out
+
+
+def test_without_stderr_nothing_of_it_reaches_stdout(kernel: Path) -> None:
+    ended = in_shell(f"opt {kernel} -p no-pass 2>&-")
+    assert (ended.returncode, ended.stdout) == (1, b"")
+
+
+def in_shell(command: str, stdout: IO[bytes] | int = subprocess.PIPE) -> subprocess.CompletedProcess[bytes]:
+    """`cuirc` in a process of its own, with buffered streams."""
+    line = (
+        f"exec {shlex.quote(sys.executable)} -c 'import sys; from cubridge.cli import main; sys.exit(main())' {command}"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(["sh", "-c", line], stdout=stdout, stderr=subprocess.PIPE, env=environment, check=False)
+
+
+@pytest.mark.parametrize("name", ["report.json", "kernel.cu", "transcript.jsonl"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_no_file_can_replace_is_refused_at_once(name: str, make: Callable[[Path], None], tmp_path: Path) -> None:
+    """The reference is not even read."""
+    make(tmp_path / name)
+    ended = fails(["adapt", tmp_path / "none.py", "-o", tmp_path], "CU112", 1)
+    assert f"{tmp_path / name} is there and is no file" in ended.err
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_transcript_does_not_go_where_a_link_points(tmp_path: Path) -> None:
+    (tmp_path / "transcript.jsonl").symlink_to(tmp_path / "precious.txt")
+    fails(["adapt", tmp_path / "none.py", "-o", tmp_path], "CU112", 1)
+
+
 @pytest.mark.parametrize("folder", ["kernel.cuir", "kernel.cuir/below", "/proc/none"])
 def test_an_output_folder_that_cannot_be_written(folder: str, kernel: Path, tmp_path: Path) -> None:
     reference = tmp_path / "reference.py"
@@ -79,6 +173,24 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest
     assert first.keys() == second.keys() == FILES
     assert {name for name in FILES if first[name] != second[name]} <= {"timings.json"}
     _check_again(tmp_path / "first")
+
+
+def test_of_a_rejected_kernel_the_report_alone_is_written(tmp_path: Path) -> None:
+    """Full attention in place of a causal one; what an earlier run left would belong to another report."""
+    reference, folder, precious = tmp_path / "reference.py", tmp_path / "out", tmp_path / "precious.txt"
+    reference.write_text(REFERENCE, encoding="utf-8")
+    folder.mkdir()
+    precious.write_text("as before", encoding="utf-8")
+    (folder / "kernel.cu").symlink_to(precious)
+    (folder / "report.md").symlink_to(precious)
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    ended = cuirc("adapt", reference, "--shape", "1,2,1,130,70,64", "-p", "dce", "-o", folder)
+    assert ended.code == 3, ended.err
+    assert "REJECTED" in ended.out.decode()
+    assert {p.name for p in folder.iterdir()} == {"report.json", "report.md", "timings.json", "notes.txt"}
+    assert "REJECTED" in (folder / "report.md").read_text(encoding="utf-8")
+    assert precious.read_text(encoding="utf-8") == "as before"
+    assert "rejects the kernel" in fails(["check", folder], "CU842", 1).err
 
 
 def _check_again(folder: Path) -> None:
