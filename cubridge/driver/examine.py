@@ -10,6 +10,7 @@ from cubridge.driver.check import Checker, approximations
 from cubridge.driver.checks import EMULATED_HEAD_DIM, emulate
 from cubridge.driver.kernels import DTYPES, choose_kernel
 from cubridge.driver.lift import lift_kernel
+from cubridge.driver.long_lengths import check_long_lengths, long_fault
 from cubridge.driver.plan import SMALL, emulator_cases, value_cases
 from cubridge.driver.runners import ValueRunner
 from cubridge.driver.verify import find_faults
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
     """Faults of a kernel in CuIR: static rules, order engine, then the value engine on tiny problems, whose results are
-    compared if it is known what they should be. Errors: CU3xx where a run cannot go on."""
+    compared, then single points of long ones. Errors: CU3xx where a run cannot go on."""
     faults = find_faults(kernel)
     if faults:
         return faults
@@ -36,7 +37,9 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
     cases = value_cases(known.spec, replace(SMALL, D=head_dim(kernel)))[:3]
     with one_thread():
         results = checker.run(ValueRunner(kernel), cases)
-    return _differences(results, known, kernel)
+    differences = _differences(results, known, kernel)
+    fault = None if differences else long_fault(kernel, known.spec)
+    return differences if fault is None else (fault,)
 
 
 def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
@@ -55,12 +58,15 @@ def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | No
 
 
 def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None) -> tuple[CaseResult, ...]:
-    """A kernel in CuIR on the value engine, against a reference."""
+    """A kernel in CuIR on the value engine, against a reference. Errors: as `check_long_lengths`, where all runs are right."""
     spec = reference.attention.spec
     sizes = replace(shape or reference.traced.shape, D=head_dim(kernel))
     checker = Checker(reference.attention, dtype_of(kernel), approximations(kernel))
     with one_thread():
-        return checker.run(ValueRunner(kernel), value_cases(spec, sizes)[:1] if shape else value_cases(spec, sizes))
+        results = checker.run(ValueRunner(kernel), value_cases(spec, sizes)[:1] if shape else value_cases(spec, sizes))
+    if all(r.accepted for r in results):
+        check_long_lengths(kernel, spec)
+    return results
 
 
 def _differences(results: tuple[CaseResult, ...], known: Attention, kernel: Kernel) -> tuple[Diagnostic, ...]:

@@ -80,6 +80,19 @@ class CheckKeySequence:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckLongLengths:
+    """Errors: CU317, and CU3xx where the kernel has no value."""
+
+    kernel: Kernel
+    spec: AttentionSpec
+
+    def run(self) -> None:
+        from cubridge.driver.long_lengths import check_long_lengths
+
+        check_long_lengths(self.kernel, self.spec)
+
+
+@dataclass(frozen=True, slots=True)
 class RunValues:
     """A kernel on the value engine; gives (out, lse)."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.check import Checker, approximations
-from cubridge.driver.jobs import CheckKeySequence, FindBlame, RunValues, inputs_of
+from cubridge.driver.jobs import CheckKeySequence, CheckLongLengths, FindBlame, RunValues, inputs_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
 from cubridge.ir.printer import print_function
@@ -39,8 +39,8 @@ class ValueJudge:
     _checkers: dict[tuple[str, ...], Checker] = field(default_factory=dict[tuple[str, ...], Checker])
 
     def judge(self, kernel: Kernel) -> None:
-        """Errors: CU316, the first case that differs, with the region that is to blame; CU3xx and CU25x where a run cannot go
-        on; CU714 where agreement would show nothing; CU72x as the sandbox."""
+        """Errors: CU316, the first case that differs, with the region that is to blame; CU317; CU3xx and CU25x where a run
+        cannot go on; CU714 where agreement would show nothing; CU72x as the sandbox."""
         with one_thread():
             problems = self._problems(kernel)
         _check_telling(problems)
@@ -50,6 +50,7 @@ class ValueJudge:
             if not judgement.accepted:
                 raise CuError(self._fault(kernel, problem, judgement))
         self.sandbox.run(CheckKeySequence(kernel))
+        self.sandbox.run(CheckLongLengths(kernel, self.attention.spec))
 
     def _problems(self, kernel: Kernel) -> list[Problem]:
         """What a kernel may differ by depends on the functions that it approximates."""

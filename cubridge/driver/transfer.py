@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cubridge.driver.long_lengths import check_long_lengths
 from cubridge.driver.report import RULES
 from cubridge.driver.verify import verify_kernel, verify_statically
 from cubridge.ir.diagnostics import CuError
@@ -35,12 +36,14 @@ def transfer(
     after: Callable[[str, Kernel], None] | None = None,
 ) -> Transferred:
     """The target that `pipeline`, or the rules' proposal for `spec`, makes of `source`.
-    Errors: CU5xx from passes; CU2xx for a target that does not verify; what `check_structure` raises."""
+    Errors: CU5xx from passes; CU2xx for a target that does not verify; what `check_structure` and
+    `check_long_lengths` raise."""
     pipeline = propose(spec, source) if pipeline is None else pipeline
     remarks: list[str] = []
     target = run_pipeline(source, pipeline, PassContext(remarks.append), verify_statically, after)
     check_structure(source, target)
     verify_kernel(target)
+    check_long_lengths(target, spec)
     return Transferred(target, pipeline, tuple(remarks))
 
 

@@ -70,6 +70,7 @@ CODES: Final[dict[str, str]] = {
     "CU314": "an output row is not written exactly once",
     "CU315": "a launch that the value engine cannot set up",
     "CU316": "a kernel that computes other values",
+    "CU317": "a kernel that computes other values at lengths that no run has",
     # CU4 frontend
     "CU420": "a kernel text that is empty or does not read as CUDA C++",
     "CU421": "a preprocessor directive that cannot be followed: a macro, header or condition",

@@ -63,6 +63,33 @@ def spec_values(
     keys, values = k.double()[:, heads], v.double()[:, heads]
     full = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
     scope["s"] = q.double() @ keys.mT
+    return _values(spec, scope, values, full, approximated, derivatives)
+
+
+def spec_values_at(spec: AttentionSpec, scope: Mapping[str, object], values: Tensor) -> SpecValues:
+    """Evaluate `spec` without derivatives at some points as if there were no others. `scope` gives sizes, captures (tensors, or
+    what has their shape and indexing), and integers b, h [P, 1, 1, 1], i [P, 1, R, 1], j [P, 1, 1, C], with the raw scores s
+    [P, 1, R, C] between them. In the result P, 1, R, C stand for B, Hq, Lq, Lk.
+
+    Shapes: values [P, 1, C, E], fp64. Errors: CU301 for a name without value, or arithmetic that has none."""
+    names: Scope = dict(scope)  # pyright: ignore[reportAssignmentType]
+    points, _, rows, columns = names["s"].shape  # pyright: ignore
+    return _values(spec, names, values, (points, 1, rows, columns), {}, derivatives=False)
+
+
+def visible_at(spec: AttentionSpec, scope: Mapping[str, object]) -> Tensor:
+    """The mask of `spec` at the points of `scope`, as in `spec_values_at`, whatever the scores. Errors: CU301."""
+    return _tensor(spec.mask, dict(scope), torch.bool)  # pyright: ignore[reportArgumentType]
+
+
+def _values(
+    spec: AttentionSpec,
+    scope: Scope,
+    values: Tensor,
+    full: tuple[int, int, int, int],
+    approximated: Mapping[str, FunctionInfo],
+    derivatives: bool,
+) -> SpecValues:
     score, score_slope = _derivative(spec.score, "s", scope, full, derivatives)
     visible = _tensor(spec.mask, scope, torch.bool).expand(full) & (
         score != -torch.inf
@@ -142,8 +169,9 @@ def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
     top = torch.where(read, scope["x"], -torch.inf).amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0.0)
     used = [spec.finalize] if spec.lse is None else [spec.finalize, spec.lse]
+    rows = {r.name for r in spec.rows}
     for node in (node for expr in used for node in walk(expr)):
-        if isinstance(node, Call) and node.fn == "exp" and "m" in free_names(node):
+        if isinstance(node, Call) and node.fn == "exp" and "m" in (names := free_names(node)) and not names & rows:
             top = top + _tensor(node.args[0], {**scope, "m": top}, torch.float64).clamp_min(0.0)
     return top
 

@@ -35,6 +35,7 @@ from cubridge.ir.nodes import (
     Stmt,
 )  # fmt: skip
 from cubridge.ir.types import DType
+from cubridge.ir.values_gather import gather_checked
 from cubridge.ir.values_launch import Blocks
 from cubridge.ir.values_regions import Env, Item, Run, as_item
 from cubridge.ir.values_tiles import FRAGMENT, LANES, TORCH, RowValues, TeamTile, poison
@@ -253,7 +254,7 @@ class ValueMachine(Machine[Team]):
     def element(self, name: str, indices: tuple[Value, ...], node: Expr) -> Value:
         base = self.captured(name, node)
         tensors = [torch.as_tensor(np.asarray(x)) for x in indices]
-        value = self.gather_checked(base, name, tensors, [], node)
+        value = gather_checked(base, name, tensors, [], node)
         return value.item() if value.ndim == 0 else value.numpy()
 
     def captured(self, name: str, node: Node) -> Tensor:
@@ -263,29 +264,8 @@ class ValueMachine(Machine[Team]):
         return base
 
     def gather(self, name: str, indices: list[Item], guards: list[Item], node: Expr) -> Item:
-        value = self.gather_checked(
-            self.captured(name, node), name, [torch.as_tensor(x) for x in indices], guards, node
-        )
+        value = gather_checked(self.captured(name, node), name, [torch.as_tensor(x) for x in indices], guards, node)
         return value if value.ndim else value.item()
-
-    def gather_checked(self, base: Tensor, name: str, indices: list[Tensor], guards: list[Item], node: Expr) -> Tensor:
-        """Elements of a captured tensor; all that are really read must lie inside it."""
-        if len(indices) != base.ndim:
-            raise fault("CU301", f"`{name}` has {base.ndim} axes", node)
-        inside: list[Tensor] = []
-        for axis, index in enumerate(indices):
-            size = base.shape[axis]
-            low, high = (int(index.min()), int(index.max())) if index.numel() else (0, 0)
-            if low < 0 or high >= size:
-                outside = (index < 0) | (index >= size)
-                for guard in guards:
-                    outside = outside & guard
-                if bool(outside.any()):
-                    message = f"an index of `{name}` runs from {low} to {high}, and its axis {axis} has {size} elements"
-                    raise fault("CU313", message, node)
-                index = index.clamp(0, max(size - 1, 0))
-            inside.append(index.long())
-        return base[tuple(torch.broadcast_tensors(*inside))]
 
     def atomic_add(self, agent: Team, name: str, index: Value, amount: Value, node: Expr) -> Value:
         if self.param(name, node) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -25,13 +25,11 @@ from cubridge.ir.nodes import (
     Index,
     IntLit,
     Name,
+    Node,
     Stmt,
     Unary,
 )  # fmt: skip
 from cubridge.ir.values_tiles import LANES, add_lanes, any_of_warp, partial_rowsum, rowmax, same_bits, spread_lanes
-
-if TYPE_CHECKING:
-    from cubridge.ir.values_machine import ValueMachine
 
 Item: TypeAlias = Any
 """A number, or a tensor that broadcasts to [blocks, warps, fragment rows, 8, columns]."""
@@ -39,11 +37,23 @@ Read: TypeAlias = "Callable[[Env], Item]"
 Run: TypeAlias = "Callable[[Env], None]"
 
 
+class Data(Protocol):
+    """Where region code finds parameters. `fragment_rows`: how many a thread holds."""
+
+    fragment_rows: int
+
+    def param(self, name: str, node: Node) -> Item: ...
+
+    def gather(self, name: str, indices: list[Item], guards: list[Item], node: Expr) -> Item:
+        """Elements of a captured tensor, each of which is read where all `guards` hold."""
+        ...
+
+
 @dataclass(slots=True)
 class Env:
     """What a region body sees. `rows`: the fragment rows it acts on. `guards`: the conditions under which an element is read."""
 
-    machine: ValueMachine
+    machine: Data
     names: dict[str, Item]
     row: dict[str, Item]
     tile: object
@@ -68,6 +78,11 @@ def compile_region(function: Function) -> Run:
             step(env)
 
     return run
+
+
+def compile_value(expr: Expr) -> Read:
+    """One expression of region code, as a function of its environment."""
+    return _expr(expr)
 
 
 def as_item(value: Item) -> Item:
