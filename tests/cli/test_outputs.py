@@ -13,6 +13,10 @@ from typing import IO
 
 import pytest
 
+from cubridge.driver.adapt import Adaptation, adapt_unchecked, make_report
+from cubridge.driver.checks import Findings
+from cubridge.driver.report import Verdict
+from cubridge.ir.spec import Shape
 from tests.support.command import cuirc, fails
 from tests.support.golden_texts import golden_file
 
@@ -176,7 +180,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest
 
 
 def test_of_a_rejected_kernel_the_report_alone_is_written(tmp_path: Path) -> None:
-    """Full attention in place of a causal one; what an earlier run left would belong to another report."""
+    """A report that no wrong kernel was tried for accepts nothing; what an earlier run left would belong to another report."""
     reference, folder, precious = tmp_path / "reference.py", tmp_path / "out", tmp_path / "precious.txt"
     reference.write_text(REFERENCE, encoding="utf-8")
     folder.mkdir()
@@ -184,9 +188,9 @@ def test_of_a_rejected_kernel_the_report_alone_is_written(tmp_path: Path) -> Non
     (folder / "kernel.cu").symlink_to(precious)
     (folder / "report.md").symlink_to(precious)
     (folder / "notes.txt").write_text("mine", encoding="utf-8")
-    ended = cuirc("adapt", reference, "--shape", "1,2,1,130,70,64", "-p", "dce", "-o", folder)
-    assert ended.code == 3, ended.err
-    assert "REJECTED" in ended.out.decode()
+    adapted = adapt_unchecked(reference, shape=Shape(1, 2, 1, 130, 70, 64))
+    report = make_report(adapted, Findings((), (), (), Verdict.INTERPRETED, ()))
+    Adaptation(adapted, report, {}).write(folder)
     assert {p.name for p in folder.iterdir()} == {"report.json", "report.md", "timings.json", "notes.txt"}
     assert "REJECTED" in (folder / "report.md").read_text(encoding="utf-8")
     assert precious.read_text(encoding="utf-8") == "as before"
