@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -36,13 +36,15 @@ put tensors flush with their ends, odd ones with their starts."""
 class EmulatorDevice:
     """The CPU as a machine that runs kernels. Each launch runs once per schedule, and all must agree.
 
-    `blocks`: what SM_COUNT is, so how many blocks a persistent kernel gets. `macros` overrule the contract's choices."""
+    `blocks`: what SM_COUNT is, so how many blocks a persistent kernel gets. `macros` overrule the contract's choices. `check`: what
+    refuses a text before it is built, since what is built runs on this machine."""
 
     cache_dir: Path = field(default_factory=emulator_cache_dir)
     schedules: tuple[int, ...] = SCHEDULES
     blocks: int = 2
     timeout_s: float = 60.0
     macros: Mapping[str, int] = field(default_factory=dict)
+    check: Callable[[KernelText, Instantiation], None] | None = None
     _maps: dict[bytes, TensorMapRequest] = field(default_factory=dict, init=False, repr=False)
     _handles: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
 
@@ -55,9 +57,11 @@ class EmulatorDevice:
         return {"SM_COUNT": self.blocks, "L2_BYTES": 1 << 25}
 
     def load(self, text: KernelText, dtype: DType, head_dim: int) -> EmulatedKernel:
-        """The first form that the contract lists, with `macros` overruled, built. Errors: CU809, CU830, CU831."""
+        """The first form that the contract lists, with `macros` overruled, built. Errors: CU809, CU830, CU831; those of `check`."""
         first = listed_instantiations(text.contract, dtype, head_dim)[0]
         form = Instantiation(dtype, tuple((name, self.macros.get(name, value)) for name, value in first.macros))
+        if self.check is not None:
+            self.check(text, form)
         program = build_program(text.source, text.contract, form, text.include_dirs, self.cache_dir)
         return EmulatedKernel(self, text.contract, form, program)
 

@@ -14,6 +14,7 @@ from cubridge.driver.check import Checker, approximations
 from cubridge.driver.kernels import DTYPES
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
+from cubridge.driver.readable import check_readable
 from cubridge.driver.report import CaseResult, Compiled, MutantResult, Verdict
 from cubridge.driver.runners import LaunchRunner, Runner, ValueRunner
 from cubridge.driver.transfer import transfer_unverified
@@ -132,8 +133,9 @@ def compile_text(text: KernelText, dtype: str, head_dim: int) -> Compiled:
 
 
 def emulate(text: KernelText, dtype: str, head_dim: int = EMULATED_HEAD_DIM) -> LaunchRunner:
-    """The text on the emulator, built. Errors: CU83x; exit code 5 where there is no C++ compiler."""
-    launcher = Launcher(EmulatorDevice(), text)
+    """The text on the emulator, read and built. Errors: CU42x before anything is built; CU83x; exit code 5 where there is no C++
+    compiler."""
+    launcher = Launcher(EmulatorDevice(check=check_readable), text)
     launcher.prepare(DTYPES[dtype], head_dim)
     return LaunchRunner(launcher, "emulator")
 

@@ -57,6 +57,25 @@ def test_refused(command: str, wrong: Wrong, tmp_path: Path) -> None:
     assert as_json([command, path])["diagnostics"][0]["line"] == line
 
 
+@pytest.mark.parametrize("command", ["lift", "verify"])
+def test_code_of_the_host_never_runs(command: str, tmp_path: Path) -> None:
+    path, ran = tmp_path / "host.cu", tmp_path / "ran"
+    code = f'#include <cstdlib>\nstatic int ran = system("touch {ran}");\n// @region mask\n'
+    path.write_text(TEXT.replace("// @region mask\n", code), encoding="utf-8")
+    fails([command, path], "CU421", FAILED)
+    assert not ran.exists()
+
+
+def test_another_instantiation_is_read_before_it_is_emulated(tmp_path: Path) -> None:
+    """The form that is lifted may be without fault; the one that is built is read by itself."""
+    path, ran = tmp_path / "host.cu", tmp_path / "ran"
+    code = f'#if HEAD_DIM == 64\nstatic int ran = system("touch {ran}");\n#endif\n// @region mask\n'
+    path.write_text(TEXT.replace("// @region mask\n", code), encoding="utf-8")
+    assert cuirc("lift", path, "--head-dim", "128").code == 0
+    fails(["verify", path, "--head-dim", "128"], "CU423", FAILED)
+    assert not ran.exists()
+
+
 def test_a_text_that_ends_before_its_kernel(tmp_path: Path) -> None:
     path = tmp_path / "cut.cu"
     path.write_text(TEXT[: TEXT.index("KERNEL(")], encoding="utf-8")

@@ -9,30 +9,59 @@ from typing import Final
 from tree_sitter import Node
 
 from cubridge.frontend.cuda.context import Context
-from cubridge.frontend.cuda.structure import Program
-from cubridge.frontend.cuda.text import Macro, ParsedText, first_line
+from cubridge.frontend.cuda.forms import form_faults, name_faults
+from cubridge.frontend.cuda.text import Headers, Macro, ParsedText, TranslationUnit, first_line, read_unit
 from cubridge.frontend.cuda.views import MISFIT
-from cubridge.ir.contract import Instantiation, LaunchContract, MapOfTensor
+from cubridge.ir.contract import Instantiation, LaunchContract, MapOfTensor, instantiations
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Tile
-from cubridge.ir.source import Span
+from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.walk import walk
 
 _HALVES_OF_A_PANEL: Final = 64
+_WORD: Final = re.compile(rb"[A-Za-z_]\w*")
 
 
-def text_faults(program: Program) -> Iterator[Diagnostic]:
-    """CU421 for macros that stand for names, types or keywords, and for static assertions that do not hold."""
-    for text in program.unit.texts:
-        for macro in program.unit.macros.values():
-            yield from _macro_faults(macro, text)
+def text_faults(unit: TranslationUnit, contract: LaunchContract) -> Iterator[Diagnostic]:
+    """CU421 for macros that stand for names, types or keywords, and for conditions on names that only a compiler defines; CU423
+    for what a kernel text does not consist of."""
+    for text in unit.texts:
+        yield from _macro_faults(unit, text)
+    names = _macro_names(contract)
+    for tested in unit.tested:
+        if tested.name not in names:
+            message = f"the condition asks for `{tested.name}`, which neither the contract nor the text above defines"
+            help = "decide by macros of the contract: compilers disagree about others"
+            yield Diagnostic("CU421", message, tested.span, help=help)
+    yield from form_faults(unit)
 
 
-def _macro_faults(macro: Macro, text: ParsedText) -> Iterator[Diagnostic]:
+def check_emulated(source: SourceFile, contract: LaunchContract, instance: Instantiation, headers: Headers) -> None:
+    """Is a text safe to build and run on this machine? It is read as the device's compiler and as the emulator's sees it.
+    Errors: CU420, CU421, CU423, all that make it more or other than a kernel."""
+    faults: list[Diagnostic] = []
+    for emulated in (False, True):
+        unit = read_unit(source, dict(instance.macros), headers, emulated)
+        faults += text_faults(unit, contract)
+    faults += name_faults(unit)
+    if faults:
+        raise CuError(*{(f.message, f.span.file.name, f.span.start): f for f in faults}.values())
+
+
+def _macro_names(contract: LaunchContract) -> frozenset[str]:
+    """What some instantiation defines."""
+    forms = (instantiations(contract, dtype, contract.head_dims[0])[0] for dtype, _ in contract.dtypes)
+    return frozenset(name for form in forms for name, _ in form.macros)
+
+
+def _macro_faults(unit: TranslationUnit, text: ParsedText) -> Iterator[Diagnostic]:
     """Where a macro is anything but an expression: it would rename what the text says."""
-    for match in re.finditer(rb"\b" + re.escape(macro.name.encode("latin-1")) + rb"\b", text.masked):
+    for match in _WORD.finditer(text.masked):
+        macro = unit.macros.get(match[0].decode("latin-1"))
+        if macro is None:
+            continue
         node = text.tree.root_node.descendant_for_byte_range(match.start(), match.end())
         if node is not None and not _is_expression(node, macro) and "string" not in node.type:
             notes = (Note("it is defined here", macro.span),)

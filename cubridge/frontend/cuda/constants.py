@@ -45,6 +45,7 @@ class Constants:
     program: Program
     used: dict[str, int] = field(default_factory=dict[str, int])
     _open: set[str] = field(default_factory=set[str])
+    _values: dict[str, Numeric] = field(default_factory=dict[str, Numeric])
 
     def is_constant(self, name: str) -> bool:
         macro = self.program.macro(name)
@@ -60,6 +61,8 @@ class Constants:
 
     def value(self, name: str, place: Span) -> Numeric:
         """Errors: CU423 if it has no value here."""
+        if name in self._values:
+            return self._values[name]
         if name in self._open:
             raise refusal(f"`{name}` is defined by itself", place)
         self._open.add(name)
@@ -68,7 +71,8 @@ class Constants:
         finally:
             self._open.discard(name)
         constant = self.program.constants.get(name)
-        return float(value) if constant is not None and constant.type.name == "float" else value
+        as_float = constant is not None and constant.type.name == "float"
+        return self._values.setdefault(name, float(value) if as_float else value)
 
     def number(self, name: str) -> Numeric | None:
         """The value of a constant, None for any other name."""

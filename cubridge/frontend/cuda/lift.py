@@ -49,7 +49,7 @@ def lift(
 
 def _kernel(context: Context) -> Kernel:
     facts = Facts(context.constants.number, definitions=context.definitions(), upper=_work_bound(context))
-    faults: list[Diagnostic] = [*text_faults(context.program), *assertion_faults(context)]
+    faults: list[Diagnostic] = [*text_faults(context.program.unit, context.contract), *assertion_faults(context)]
     regions: list[Function] = []
     for name, function in context.regions.items():
         region, found = lift_region(name, function, context, facts)

@@ -10,18 +10,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import tree_sitter_cuda
 from tree_sitter import Language, Node, Parser, Tree
 
+from cubridge.frontend.cuda.bounds import (
+    MAX_BYTES,
+    MAX_CONDITIONS,
+    MAX_DIRECTIVES,
+    MAX_MACROS,
+    Expansion,
+    check_brackets,
+    check_depth,
+    too_large,
+)
+from cubridge.frontend.cuda.characters import character_faults
 from cubridge.frontend.cuda.conditions import holds
+from cubridge.frontend.cuda.packaged import EMULATED_MACROS, EMULATOR, is_packaged
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, SourceFile, Span
 
-MAX_BYTES: Final = 1 << 21
 MAX_HEADERS: Final = 100
+_MAX_FAULTS: Final = 50
 
 Headers = Callable[[str], SourceFile | None]
 """From the name in `#include "name"` to its text; None if there is none."""
@@ -31,9 +44,14 @@ _TRIVIA: Final = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]
 _DIRECTIVE: Final = re.compile(r"[ \t]*#[ \t]*(\w*)[ \t]*((?:\\\r?\n|[^\n])*)")
 _DEFINE: Final = re.compile(r"(\w+)(\([^)]*\))?[ \t]*(.*)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_NUMBER: Final = re.compile(r"\b\d\w*")
 _NOT_BLANK: Final = re.compile(r"[^\s]")
 _ATTRIBUTES: Final = frozenset(("__device__", "__forceinline__", "__host__", "static", "inline"))
 _BOM: Final = "\xef\xbb\xbf"
+_PRAGMA: Final = re.compile(r"once|unroll( +\(?\w+\)?)?")
+_HEADER: Final = re.compile(r'"([^"]+)"')
+ON_A_CPU: Final = "CUBRIDGE_EMULATE"
+"""The macro under which wrappers have their meaning for the emulator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +90,20 @@ class ParsedText:
 
 
 @dataclass(frozen=True, slots=True)
+class TestedName:
+    """A name in `#if` or `#ifdef` that no `#define` above it defines and that is no default of the text."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class TranslationUnit:
-    """The texts of one instantiation, headers before their users, the kernel's own last."""
+    """The texts of one instantiation, headers before their users, the kernel's own last. `tested`: by texts not packaged."""
 
     texts: tuple[ParsedText, ...]
     macros: Mapping[str, Macro]
+    tested: tuple[TestedName, ...] = ()
 
     @property
     def main(self) -> ParsedText:
@@ -96,17 +123,26 @@ def folder_headers(*folders: Path) -> Headers:
     return find
 
 
-def read_unit(source: SourceFile, macros: Mapping[str, int | str], headers: Headers) -> TranslationUnit:
-    """Preprocess and parse a kernel text for the given macro values.
-    Errors: CU420 text that is no CUDA C++, CU421 a directive that cannot be followed."""
+def read_unit(
+    source: SourceFile, macros: Mapping[str, int | str], headers: Headers, emulated: bool = False
+) -> TranslationUnit:
+    """Preprocess and parse a kernel text for the given macro values. `emulated`: as the emulator compiles headers that are not
+    packaged; what packaged ones include of the emulator is left out.
+    Errors: CU420 text that is no CUDA C++ or too deep, CU421 a directive that cannot be followed."""
     given = {name: Macro(name, str(value), given=True) for name, value in macros.items()}
-    reader = _Preprocessor(headers, given)
+    reader = _Preprocessor(headers, given, source, emulated)
     reader.read(source)
+    if reader.faults:
+        raise CuError(*reader.faults)
+    expansion = Expansion(reader.macros)
+    expansion.check_macros()
+    for file, text in reader.texts:
+        expansion.check_text(file, text)
     texts = tuple(_parse(file, text, reader.macros) for file, text in reader.texts)
-    faults = [*reader.faults, *(fault for text in reversed(texts) for fault in _syntax_faults(text))]
+    faults = [*islice((fault for text in reversed(texts) for fault in _syntax_faults(text)), _MAX_FAULTS)]
     if faults:
         raise CuError(*faults)
-    return TranslationUnit(texts, reader.macros)
+    return TranslationUnit(texts, reader.macros, tuple(reader.tested))
 
 
 def is_empty(source: SourceFile) -> bool:
@@ -120,9 +156,13 @@ def parse_snippet(text: str) -> Tree:
 
 
 class _Preprocessor:
-    def __init__(self, headers: Headers, macros: dict[str, Macro]) -> None:
+    def __init__(self, headers: Headers, macros: dict[str, Macro], main: SourceFile, emulated: bool) -> None:
         self.headers = headers
         self.macros = macros
+        self.main = main
+        self.emulated = emulated
+        self.tested: list[TestedName] = []
+        self.directives = 0
         self.texts: list[tuple[SourceFile, str]] = []
         self.faults: list[Diagnostic] = []
         self.seen: set[str] = set()
@@ -132,7 +172,10 @@ class _Preprocessor:
         if len(file.data) > MAX_BYTES:
             raise CuError(Diagnostic("CU420", f"the text is longer than {MAX_BYTES} bytes", Span(file, 0, 0)))
         self.seen.add(file.name)
-        text = _TRIVIA.sub(lambda m: m[0] if m[0][0] in "\"'" else blank(m[0]), file.data.decode("latin-1"))
+        written = file.data.decode("latin-1")
+        self.faults += character_faults(file, written, _TRIVIA)
+        text = _TRIVIA.sub(lambda m: m[0] if m[0][0] in "\"'" else blank(m[0]), written)
+        check_brackets(file, text)
         if text.startswith(_BOM):
             text = blank(_BOM) + text[len(_BOM) :]
         self.texts.append((file, self._active(file, text)))
@@ -147,25 +190,39 @@ class _Preprocessor:
             end = len(text) if end < 0 else end
             active = all(b.active for b in branches)
             if match:
-                self._directive(match[1], match[2], Span(file, at, end), branches)
+                self._directive(match[1], match[2], Span(file, at, end), branches, text)
             parts.append(text[at:end] if active and not match else blank(text[at:end]))
             parts.append(text[end : end + 1])
             at = end + 1
         self.faults += [Diagnostic("CU421", "this `#if` has no `#endif`", b.span) for b in branches]
         return "".join(parts)
 
-    def _directive(self, word: str, rest: str, span: Span, branches: list[_Branch]) -> None:
+    def _directive(self, word: str, rest: str, span: Span, branches: list[_Branch], text: str) -> None:
+        self.directives += 1
+        if self.directives > MAX_DIRECTIVES or len(self.macros) > MAX_MACROS:
+            message = f"the text has more than {MAX_DIRECTIVES} directives or {MAX_MACROS} macros"
+            raise too_large("CU421", message, span)
+        if len(branches) > MAX_CONDITIONS:
+            raise too_large("CU421", f"conditions are nested deeper than {MAX_CONDITIONS}", span)
         rest = re.sub(r"\\\r?\n", " ", rest).strip()
         outer = all(b.active for b in branches)
         match word:
             case "if" | "ifdef" | "ifndef":
-                truth = outer and self._truth(word, rest, span)
-                branches.append(_Branch(truth, truth, span))
+                default = word == "ifndef" and _is_default(rest, text[span.end :])
+                truth = outer and self._truth(word, rest, span, default)
+                branches.append(_Branch(truth, truth, span, rest if outer and default else ""))
+            case "elifdef" | "elifndef":
+                message = f"not every compiler follows `#{word}`"
+                self.faults.append(Diagnostic("CU421", message, span, help="write `#elif defined(..)`"))
             case "elif" | "else" | "endif" if not branches:
                 self.faults.append(Diagnostic("CU421", f"`#{word}` without `#if`", span))
             case "elif" | "else":
                 last = branches.pop()
+                if last.default and not is_packaged(span.file):
+                    self.tested.append(TestedName(last.default, last.span))
                 reached = all(b.active for b in branches) and not last.taken
+                if last.taken and word == "elif" and all(b.active for b in branches):
+                    self._test_all(rest, span)
                 truth = reached and (word == "else" or self._truth("if", rest, span))
                 branches.append(_Branch(truth, last.taken or truth, last.span))
             case "endif":
@@ -180,20 +237,51 @@ class _Preprocessor:
             case "define":
                 self._define(rest, span)
             case "undef":
-                self.macros.pop(rest, None)
+                message = "what a macro stands for must not change in a text"
+                self.faults.append(Diagnostic("CU421", message, span, help="take another name for the second meaning"))
             case "include":
                 self._include(rest, span)
             case "error":
                 self.faults.append(Diagnostic("CU421", f"the text refuses this instantiation: {rest}", span))
-            case "pragma" | "line" | "":
+            case "pragma" if _PRAGMA.fullmatch(rest):
+                pass
+            case "pragma":
+                help = "`#pragma unroll` and `#pragma once` can"
+                self.faults.append(Diagnostic("CU421", f"`#pragma {rest}` cannot be followed", span, help=help))
+            case "":
                 pass
             case _:
                 self.faults.append(Diagnostic("CU421", f"`#{word}` is not a directive that can be followed", span))
 
-    def _truth(self, word: str, rest: str, span: Span) -> bool:
+    def _seen_in(self, file: SourceFile) -> Mapping[str, Macro]:
+        """Macros as a file sees them: of the emulator's own, headers that are not packaged see the one that says so."""
+        if not self.emulated or file is self.main or is_packaged(file):
+            return self.macros
+        return {**self.macros, ON_A_CPU: Macro(ON_A_CPU, "", given=True)}
+
+    def _test(self, name: str, span: Span) -> None:
+        """Note a name that a condition asks for."""
+        if is_packaged(span.file) or (name == ON_A_CPU and span.file is not self.main):
+            return
+        if name not in self.macros or name.startswith("_"):
+            self.tested.append(TestedName(name, span))
+
+    def _test_all(self, condition: str, span: Span) -> None:
+        for name in dict.fromkeys(_WORD.findall(_NUMBER.sub(" ", condition))):
+            if name != "defined":
+                self._test(name, span)
+
+    def _truth(self, word: str, rest: str, span: Span, default: bool = False) -> bool:
+        macros = self._seen_in(span.file)
         if word != "if":
-            return (rest in self.macros) == (word == "ifdef")
-        values = {name: m.body for name, m in self.macros.items() if m.params is None}
+            if not _WORD.fullmatch(rest):
+                self.faults.append(Diagnostic("CU421", f"`#{word}` takes one name", span))
+            elif not default or rest.startswith("_"):
+                self._test(rest, span)
+            return (rest in macros) == (word == "ifdef")
+        self._test_all(rest, span)
+        Expansion(macros).check_text(span.file, rest, span)
+        values = {name: m.body for name, m in macros.items() if m.params is None}
         truth = holds(rest, values)
         if truth is None:
             self.faults.append(Diagnostic("CU421", f"cannot decide `#if {rest}`", span, help="give its macros with -D"))
@@ -214,12 +302,21 @@ class _Preprocessor:
         self.macros[name] = new if old is None else old
 
     def _include(self, rest: str, span: Span) -> None:
-        if rest.startswith("<"):
+        match = _HEADER.fullmatch(rest)
+        if match is None:
+            help = 'a kernel text needs no system header: base.cuh has the types, and `#include "NAME"` finds your own'
+            self.faults.append(
+                Diagnostic("CU421", f"`#include {rest}` is not read, so nothing may include it", span, help=help)
+            )
             return
-        name = rest.strip('"')
+        name = match[1]
         if name in self.seen:
             return
         header = self.headers(name) if len(self.seen) < MAX_HEADERS else None
+        if header is not None and self.emulated and name.startswith(EMULATOR) and is_packaged(header):
+            for macro in EMULATED_MACROS.get(name, ()):
+                self._define(macro, span)
+            return
         if header is None:
             self.faults.append(Diagnostic("CU421", f"header `{name}` is not there", span))
             self.seen.add(name)
@@ -230,11 +327,17 @@ class _Preprocessor:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """An open `#if`: is its present branch active, was any."""
+    """An open `#if`: is its present branch active, was any. `default`: the name of `#ifndef NAME` before `#define NAME`."""
 
     active: bool
     taken: bool
     span: Span
+    default: str = ""
+
+
+def _is_default(name: str, rest: str) -> bool:
+    """Does the text after `#ifndef NAME` go on with `#define NAME`?"""
+    return re.match(rf"\s*#[ \t]*define[ \t]+{re.escape(name)}\b", rest) is not None
 
 
 def blank(text: str) -> str:
@@ -257,7 +360,9 @@ def _parse(file: SourceFile, text: str, macros: Mapping[str, Macro]) -> ParsedTe
             heads.append(KernelHead(match.start(), bounds))
             text = text[: match.start()] + "void".ljust(len(match[0])) + text[match.end() :]
     masked = text.encode("latin-1")
-    return ParsedText(file, masked, Parser(_LANGUAGE).parse(masked), tuple(heads))
+    tree = Parser(_LANGUAGE).parse(masked)
+    check_depth(file, tree)
+    return ParsedText(file, masked, tree, tuple(heads))
 
 
 def _launch_bounds(macro: Macro, arguments: list[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,15 @@ from random import Random
 
 import pytest
 
-from cubridge.ir.diagnostics import render
+from cubridge.frontend.contract import read_contract
+from cubridge.frontend.cuda.checks import check_emulated
+from cubridge.frontend.cuda.text import folder_headers
+from cubridge.ir.contract import instantiations
+from cubridge.ir.diagnostics import CuError, Diagnostic, render
+from cubridge.ir.source import SourceFile
+from cubridge.ir.types import DType
 from tests.frontend.cuda.direct import direct_faults
-from tests.frontend.cuda.kernels import edited, faults_of, kernel_text
+from tests.frontend.cuda.kernels import ARCHITECTURES, KERNELS, edited, faults_of, kernel_text
 
 CASES = Path(__file__).parents[2] / "cases" / "lift"
 
@@ -100,3 +107,103 @@ def test_random_edits_end_in_diagnostics() -> None:
         where, other = random.choice(tokens), random.choice(tokens)[0]
         new = random.choice(("", other, f"{other} {where[0]}"))
         assert "Traceback" not in render(direct_faults((text[: where.start()] + new + text[where.end() :]).encode()))
+
+
+# ---- what may be built and run here ----------------------------------------------------------------------------------
+
+
+def emulated_faults(arch: str, text: str, headers: dict[str, str] | None = None) -> tuple[Diagnostic, ...]:
+    source, shipped = SourceFile("kernel.cu", text.encode()), folder_headers(KERNELS)
+    contract = read_contract(KERNELS / arch / "attention_forward.toml", source)
+    own = {name: SourceFile(name, text.encode()) for name, text in (headers or {}).items()}
+    try:
+        instance = instantiations(contract, DType.BF16, 64)[0]
+        check_emulated(source, contract, instance, lambda name: own.get(name) or shipped(name))
+    except CuError as error:
+        return error.diagnostics
+    return ()
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_packaged_texts_may_run(arch: str) -> None:
+    assert not emulated_faults(arch, kernel_text(arch))
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_headers_of_ones_own_may_run(arch: str) -> None:
+    """Copies that differ are read like any text, wrappers with their meaning on a CPU included."""
+    headers = {f"common/{p.name}": p.read_text() + "\n" for p in (KERNELS / "common").glob("*.cuh")}
+    assert not emulated_faults(arch, kernel_text(arch), headers)
+
+
+NOT_RUN = {
+    "DEVICE int f(int x) { return system(x); }": "`system` is not in the vocabulary",
+    "DEVICE int system(int x) { return x; }": "`system` is a name of the host's library",
+    "DEVICE int f() { return ::system(0); }": "`::system` is not in the vocabulary",
+    "DEVICE int f() { return std::rand(); }": "`std` is not in the vocabulary",
+    "DEVICE void f() { int (*g)(int) = system; }": "`system` is not in the vocabulary",
+    "DEVICE void f() { __builtin_trap(); }": "`__builtin_trap` is not in the vocabulary",
+    'DEVICE void f() { asm volatile("syscall"); }': "asm stands in wrappers alone",
+    'DEVICE void f() { const char* x = "touch"; }': "no strings",
+    "#define EVIL system(0)": "`system` is not in the vocabulary",
+    "#define EVIL(x) sys##tem(x)": "makes names or strings",
+    "#define _EVIL 1": "the compiler's",
+}
+
+
+@pytest.mark.parametrize("code", NOT_RUN, ids=str)
+def test_what_reaches_the_host_is_not_built(code: str) -> None:
+    text = edited("sm80", ("// @region mask", f"{code}\n// @region mask"))
+    faults = emulated_faults("sm80", text)
+    assert [f for f in faults if NOT_RUN[code] in f.message and f.span.file.name == "kernel.cu"], render(faults)
+
+
+def test_the_branch_of_the_emulator_is_read() -> None:
+    header = "#ifdef CUBRIDGE_EMULATE\nstatic int z = 3;\n#endif\n"
+    text = edited("sm80", ("// @region mask", '#include "own.cuh"\n// @region mask'))
+    assert "does not declare `static int z" in emulated_faults("sm80", text, {"own.cuh": header})[0].message
+
+
+# ---- size ------------------------------------------------------------------------------------------------------------
+
+
+def _doubled(define: str, first: str) -> str:
+    return f"{first}\n" + "".join(define.format(new=n + 1, old=n) + "\n" for n in range(30))
+
+
+BOMBS = {
+    "macros": (_doubled("#define A{new} A{old} A{old}", "#define A0 1"), "macros become more than"),
+    "condition": (
+        _doubled("#define A{new} A{old} + A{old}", "#define A0 1") + "#if A30\n#endif",
+        "macros become more than",
+    ),
+    "arguments": (
+        "#define F(x) (x + x)\nconstexpr int z = " + "F(" * 30 + "1" + ")" * 30 + ";",
+        "macros become more than",
+    ),
+    "conditions": ("#if 1\n" * 1000 + "#endif\n" * 1000, "nested deeper than 32"),
+    "many conditions": ("#if 1\n" * 50_000 + "#endif\n" * 50_000, "longer than"),
+    "directives": ("#define Q 1\n" * 3000, "more than 2000 directives"),
+    "brackets": (f"constexpr int z = {'(' * 20_000}0{')' * 20_000};", "nested deeper than 64"),
+    "signs": (f"constexpr int z = {'- ' * 20_000}1;", "nested deeper than 120"),
+    "sums": (f"constexpr int z = 1{' + 1' * 20_000};", "nested deeper than 120"),
+    "garbage": ("a b c ) ;" * 8000, "does not read"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_text_that_grows_is_refused_at_once(bomb: str) -> None:
+    code, says = BOMBS[bomb]
+    started = time.monotonic()
+    faults = direct_faults(edited("sm80", ("// @region mask", f"{code}\n// @region mask")).encode())
+    assert says in faults[0].message, render(faults[:1])
+    assert time.monotonic() - started < 2
+
+
+def test_constants_that_double_are_read_once() -> None:
+    text = _doubled("constexpr int C{new} = C{old} + C{old};", "constexpr int C0 = 1;")
+    started = time.monotonic()
+    assert not direct_faults(
+        edited("sm80", ("// @region mask", f"{text}static_assert(C30 > 0);\n// @region mask")).encode()
+    )
+    assert time.monotonic() - started < 2

@@ -1,0 +1,300 @@
+"""What a kernel text may consist of: declarations that do nothing by themselves, and code that reaches nothing of the host.
+
+A kernel text is data. The emulator builds and runs it, so nothing in it may run but the kernel, and that may touch nothing but what
+it is launched on. Packaged headers are known; this reads all others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from tree_sitter import Node
+
+from cubridge.frontend.cuda.packaged import emulator_words, is_packaged, words
+from cubridge.frontend.cuda.text import Macro, ParsedText, TranslationUnit, first_line
+from cubridge.frontend.cuda.vocabulary import BUILTIN_FUNCTIONS, BUILTIN_STATEMENTS, COORDINATES, NUMBERS
+from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.source import Span
+
+CODE: Final = "CU423"
+
+_KNOWN: Final = "functions, structs, constants of one number, `using`, `typedef`, `static_assert` and macros"
+_CONSTANT_WORDS: Final = """
+    identifier type_identifier primitive_type sized_type_specifier number_literal true false binary_expression
+    unary_expression parenthesized_expression conditional_expression cast_expression type_descriptor sizeof_expression
+    qualified_identifier namespace_identifier comment
+"""
+_CONSTANT: Final = frozenset(_CONSTANT_WORDS.split())
+"""Syntax of the value of a constant."""
+_NUMBERS: Final = frozenset(("primitive_type", "sized_type_specifier", "type_identifier"))
+_REFUSED: Final[Mapping[str, str]] = {
+    "lambda_expression": "a lambda", "attribute_specifier": "an attribute", "attribute_declaration": "an attribute",
+    "attributed_statement": "an attribute", "attribute": "an attribute", "ms_declspec_modifier": "an attribute",
+    "new_expression": "`new`", "delete_expression": "`delete`", "throw_statement": "`throw`", "try_statement": "`try`",
+    "operator_name": "an operator of its own", "operator_cast": "a conversion of its own", "destructor_name": "a destructor",
+    "field_initializer_list": "a constructor", "using_declaration": "`using` of a namespace", "namespace_definition": "a namespace",
+    "namespace_alias_definition": "a namespace", "class_specifier": "a class", "union_specifier": "a union",
+    "friend_declaration": "`friend`", "virtual": "`virtual`", "virtual_function_specifier": "`virtual`",
+    "base_class_clause": "a base class", "raw_string_literal": "a raw string", "user_defined_literal": "a literal of its own",
+    "co_await_expression": "a coroutine", "co_return_statement": "a coroutine", "co_yield_statement": "a coroutine",
+    "requires_clause": "`requires`", "decltype": "`decltype`", "default_method_clause": "a constructor",
+    "delete_method_clause": "a constructor",
+}  # fmt: skip
+"""Syntax that runs code of its own, or that hides what is run."""
+_STORAGE: Final = frozenset(("static", "extern", "thread_local", "register"))
+_HOST_WORDS: Final = """
+    system getenv secure_getenv setenv putenv unsetenv clearenv exit _Exit quick_exit abort atexit at_quick_exit on_exit
+    mktemp mkstemp mkdtemp realpath popen execl execv execve fork vfork dlopen dlsym main
+"""
+_HOST: Final = frozenset(_HOST_WORDS.split())
+"""Names of the host's library, which a text may not take for its own."""
+_CUDA_WORDS: Final = """
+    sqrtf rsqrtf rcpf expf exp2f exp10f expm1f logf log2f log10f log1pf powf sinf cosf tanf sinhf coshf tanhf erff erfcf
+    floorf ceilf roundf rintf truncf fabsf fmaxf fminf fmaf fmodf copysignf isnan isinf isfinite memcpy memset dim3
+"""
+_CUDA: Final = frozenset(_CUDA_WORDS.split())
+_KEYWORDS_WORDS: Final = """
+    if else for while do break continue return const constexpr static inline extern void bool char short int long float double
+    unsigned signed true false nullptr sizeof alignof alignas struct template typename typedef using static_assert static_cast
+    reinterpret_cast const_cast __device__ __forceinline__ __host__ __global__ __launch_bounds__ __restrict__ __shared__
+    __align__ __grid_constant__ volatile auto switch case default goto enum
+"""
+_KEYWORDS: Final = frozenset(_KEYWORDS_WORDS.split())
+
+_ARRAY: Final = re.compile(rb"\(&(\w+)\)[ \t]*\[")
+"""`float (&top)[N] = ..`, which the tree takes for a call."""
+
+
+def form_faults(unit: TranslationUnit) -> Iterator[Diagnostic]:
+    """CU423 for each declaration at file scope, and each piece of code, that a kernel text does not consist of."""
+    for text in _own(unit):
+        root = text.tree.root_node
+        for node in root.named_children:
+            yield from _item(text, node)
+        for node in _nodes(root):
+            yield from _code(text, node)
+    for macro in unit.macros.values():
+        if macro.name.startswith("_") and not macro.given and not is_packaged(macro.span.file):
+            yield _fault(
+                f"names such as `{macro.name}` are the compiler's", macro.span, "take one without the underscore"
+            )
+
+
+def name_faults(unit: TranslationUnit) -> Iterator[Diagnostic]:
+    """CU423 for each name that neither the text declares nor the emulator gives to texts, and for asm and strings: of a unit that
+    was read as the emulator compiles it."""
+    own = [*_own(unit)]
+    packaged = (words(t.file.text) for t in unit.texts if is_packaged(t.file))
+    given = (
+        frozenset(chain.from_iterable(packaged)) | emulator_words() | _CUDA | NUMBERS.keys() | BUILTIN_FUNCTIONS.keys()
+    )
+    given |= BUILTIN_STATEMENTS.keys() | {w for place in COORDINATES for w in place} | unit.macros.keys()
+    declared = {text.text(n) for text in own for n in _nodes(text.tree.root_node) if _is_declared(n)}
+    declared |= {word for text in own for word in _objects(text, unit.macros)}
+    declared |= {word.decode("latin-1") for text in own for word in _ARRAY.findall(text.masked)}
+    known = (given - {"std", "asm"}) | declared
+    for text in own:
+        for node in _nodes(text.tree.root_node):
+            yield from _name(text, node, known, declared)
+    for macro in unit.macros.values():
+        if not macro.given and not is_packaged(macro.span.file):
+            yield from _body(macro, known)
+
+
+def _own(unit: TranslationUnit) -> Iterator[ParsedText]:
+    return (t for t in unit.texts if not is_packaged(t.file))
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += reversed(node.children)
+
+
+def _fault(message: str, span: Span, help: str | None = None) -> Diagnostic:
+    return Diagnostic(CODE, message, first_line(span), help=help)
+
+
+# ---- file scope ------------------------------------------------------------------------------------------------------
+
+
+def _item(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
+    match node.type:
+        case "comment" | "struct_specifier" | "static_assert_declaration" | "type_definition" | "alias_declaration":
+            pass
+        case "function_definition" if _is_plain_function(node):
+            pass
+        case "template_declaration":
+            yield from _item(text, node.named_children[-1])
+        case "linkage_specification" if _is_kernel(node):
+            pass
+        case "declaration" if _is_constant(text, node):
+            pass
+        case "expression_statement" if not node.named_children:
+            pass
+        case _:
+            line = text.text(node).split("\n", 1)[0].strip()[:40]
+            message = f"a kernel text does not declare `{line}`"
+            yield _fault(message, text.span(node), f"it holds {_KNOWN}")
+
+
+def _is_plain_function(node: Node) -> bool:
+    """A function under a plain name, with a body."""
+    at = node.child_by_field_name("declarator")
+    while at is not None and at.type in ("pointer_declarator", "reference_declarator"):
+        at = at.named_children[-1] if at.named_children else None
+    name = None if at is None or at.type != "function_declarator" else at.child_by_field_name("declarator")
+    body = node.child_by_field_name("body")
+    return name is not None and name.type == "identifier" and body is not None and body.type == "compound_statement"
+
+
+def _is_kernel(node: Node) -> bool:
+    body = node.child_by_field_name("body")
+    return body is not None and _is_plain_function(body) and any(c.type == "__global__" for c in body.children)
+
+
+def _is_constant(text: ParsedText, node: Node) -> bool:
+    """`constexpr int N = 2;`, or a struct."""
+    kind = node.child_by_field_name("type")
+    declarators = node.children_by_field_name("declarator")
+    if kind is not None and kind.type == "struct_specifier":
+        return not declarators
+    if kind is None or kind.type not in _NUMBERS or not declarators:
+        return False
+    return _is_const(text, node) and all(_is_number(d) for d in declarators)
+
+
+def _is_const(text: ParsedText, node: Node) -> bool:
+    return any(c.type == "type_qualifier" and text.text(c) in ("const", "constexpr") for c in node.children)
+
+
+def _is_number(declarator: Node) -> bool:
+    name, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
+    if name is None or value is None or name.type != "identifier":
+        return False
+    return all(not n.is_named or n.type in _CONSTANT for n in _nodes(value))
+
+
+# ---- code ------------------------------------------------------------------------------------------------------------
+
+
+def _code(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
+    span = text.span(node)
+    if node.type in _REFUSED:
+        yield _fault(f"a kernel text is not written with {_REFUSED[node.type]}", span)
+    elif node.type.startswith("preproc") or node.type == "#":
+        yield _fault("a directive stands alone on its line", span)
+    elif node.type == "compound_statement" and node.parent is not None and node.parent.type.endswith("expression"):
+        yield _fault("a kernel text is not written with statements inside of expressions", span)
+    elif node.type == "storage_class_specifier":
+        yield from _storage(text, node)
+    elif node.type == "struct_specifier":
+        yield from _members(text, node)
+
+
+def _storage(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
+    """Of variables that outlive a call, only constants."""
+    word, parent = text.text(node), node.parent
+    if word not in _STORAGE or parent is None or parent.type == "function_definition":
+        return
+    if word != "static" or not _is_const(text, parent):
+        message = f"a variable of a kernel text is not `{word}`"
+        yield _fault(message, text.span(parent), "make it a local, or `static constexpr`")
+
+
+def _members(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
+    """A struct has fields and plain functions: making and leaving one runs nothing."""
+    name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+    for member in () if body is None else body.named_children:
+        inner = member.named_children[-1] if member.type == "template_declaration" else member
+        if inner.type == "function_definition":
+            own = inner.child_by_field_name("declarator")
+            called = None if own is None else own.child_by_field_name("declarator")
+            is_made = inner.child_by_field_name("type") is None
+            if is_made or (name is not None and called is not None and text.text(called) == text.text(name)):
+                yield _fault("a struct of a kernel text has no constructor", text.span(inner))
+        elif inner.type == "field_declaration":
+            for value in inner.children_by_field_name("default_value"):
+                if any(n.is_named and n.type not in _CONSTANT for n in _nodes(value)):
+                    yield _fault("the value of a field is one number", text.span(inner))
+        elif inner.type not in ("comment", "static_assert_declaration", "alias_declaration", "type_definition"):
+            yield _fault("a struct of a kernel text has fields and functions", text.span(inner))
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def _name(text: ParsedText, node: Node, known: frozenset[str], declared: set[str]) -> Iterator[Diagnostic]:
+    span, word = text.span(node), text.text(node)
+    match node.type:
+        case "identifier" | "namespace_identifier" | "type_identifier" if word in _HOST and word in declared:
+            yield _fault(f"`{word}` is a name of the host's library", span, "take another name")
+        case "identifier" | "namespace_identifier" if word not in known and not _is_label(node):
+            yield _fault(f"`{word}` is not in the vocabulary", span)
+        case "qualified_identifier" if node.child_by_field_name("scope") is None:
+            yield _fault(f"`{word[:40]}` is not in the vocabulary", span)
+        case "gnu_asm_expression":
+            help = "put it into a header, with its meaning for a CPU under `#ifdef CUBRIDGE_EMULATE`"
+            yield _fault("asm stands in wrappers alone", span, help)
+        case "string_literal" if not _is_message(node):
+            yield _fault("a kernel text has no strings", span)
+        case _:
+            pass
+
+
+def _is_message(node: Node) -> bool:
+    """Of a static assertion or an asm, or the "C" of a linkage."""
+    while node.parent is not None:
+        node = node.parent
+        if node.type in ("static_assert_declaration", "gnu_asm_expression", "linkage_specification"):
+            return True
+        if node.type == "function_definition":
+            return False
+    return False
+
+
+def _is_label(node: Node) -> bool:
+    return node.parent is not None and node.parent.type in ("unroll", "launch_bounds")
+
+
+def _is_declared(node: Node) -> bool:
+    """A name that a declaration introduces."""
+    parent = node.parent
+    if parent is None or node.type not in ("identifier", "field_identifier", "type_identifier"):
+        return False
+    if parent.type in ("parenthesized_declarator", "reference_declarator", "pointer_declarator", "variadic_declarator"):
+        return True
+    if parent.type in ("struct_specifier", "alias_declaration", "enumerator"):
+        return parent.child_by_field_name("name") == node
+    if parent.type in ("type_parameter_declaration", "optional_type_parameter_declaration"):
+        return True
+    return parent.type.endswith(("declarator", "declaration", "definition")) and node in parent.children_by_field_name(
+        "declarator"
+    )
+
+
+def _objects(text: ParsedText, macros: Mapping[str, Macro]) -> Iterator[str]:
+    """Names that a statement hands to a macro, which declares them: `SHARED_TILES(SharedTiles, smem);`."""
+    for node in _nodes(text.tree.root_node):
+        called = node.child_by_field_name("function") if node.type == "call_expression" else None
+        macro = None if called is None else macros.get(text.text(called))
+        arguments = node.child_by_field_name("arguments")
+        statement = node.parent is not None and node.parent.type == "expression_statement"
+        if statement and macro is not None and macro.params is not None and arguments is not None:
+            yield from (text.text(a) for a in arguments.named_children if a.type == "identifier")
+
+
+def _body(macro: Macro, known: frozenset[str]) -> Iterator[Diagnostic]:
+    """What a macro is made of, which no tree shows."""
+    body = macro.body.replace('extern "C"', "extern")
+    if "#" in body or ('"' in body and not (body.startswith('"') and body.endswith('"') and body.count('"') == 2)):
+        yield _fault(f"the macro `{macro.name}` makes names or strings", macro.span)
+    for word in sorted(words(body) - known - _KEYWORDS - set(macro.params or ())):
+        yield _fault(f"`{word}` is not in the vocabulary", macro.span)
+    for word in sorted({macro.name} & (_KEYWORDS | _HOST)):
+        yield _fault(f"`{word}` is no name for a macro", macro.span)
