@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cubridge.backend.diff import render_diff
 from cubridge.backend.lower import Patched, lower
 from cubridge.backend.names import Names
@@ -10,25 +12,34 @@ from cubridge.driver.lift import is_readable, lift_kernel
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.ir.canonical import value_form
 from cubridge.ir.diagnostics import CuError, InternalError
-from cubridge.ir.nodes import Kernel
+from cubridge.ir.nodes import Kernel, Name
 from cubridge.ir.source import SourceFile
+from cubridge.ir.walk import substitute
 
 PATCHED_NAME = "kernel.cu"
 
 
 def lower_kernel(kernel: ChosenKernel, lifted: Lifted, target: Kernel, dtype: str, head_dim: int) -> Patched:
     """The text of `kernel`, whose CuIR is `lifted`, patched to say `target`. Errors: CU6xx."""
-    contract = kernel.text.contract
+    contract, names = kernel.text.contract, Names.of(kernel.text.contract)
     patched = lower(
-        kernel.text.source, lifted.source_map, lifted.kernel, target, Names.of(contract),
+        kernel.text.source, lifted.source_map, lifted.kernel, target, names,
         patchable=contract.patchable, patch_name=PATCHED_NAME,
     )  # fmt: skip
-    _check_round_trip(kernel, patched, target, dtype, head_dim)
+    _check_round_trip(kernel, patched, _with_head_dim_macro(target, names), dtype, head_dim)
     return patched
 
 
 def patched_source(patched: Patched) -> SourceFile:
     return SourceFile(PATCHED_NAME, patched.text)
+
+
+def _with_head_dim_macro(target: Kernel, names: Names) -> Kernel:
+    """As its text reads: regions say D by the macro that has its value."""
+    if names.head_dim is None:
+        return target
+    macro = Name(names.head_dim)
+    return replace(target, regions=tuple(substitute(r, {"D": macro}) for r in target.regions))
 
 
 def _check_round_trip(kernel: ChosenKernel, patched: Patched, target: Kernel, dtype: str, head_dim: int) -> None:

@@ -30,7 +30,7 @@ _TAKEN: Final = frozenset({"s", "o", "lse", "i", "e", "m_log2", "top", "keep", "
 
 def with_finalize(weights: Weights, softmax: Softmax, normalizer: Normalizer) -> Kernel:
     """The kernel with this output and LSE.
-    Errors: CU514 for an exponential of m that is not relative to it."""
+    Errors: CU514 for an exponential of m that is relative to something else."""
     writer = _Finalize(weights, softmax, normalizer)
     body = writer.write()
     kernel = with_needed_row_state(with_region(writer.params.kernel, "row_finalize", body))
@@ -55,7 +55,7 @@ class _Finalize:
 
     def write(self) -> tuple[Assign, ...]:
         used = tuple(e for e in (self.normalizer.finalize, self.normalizer.lse) if e is not None)
-        self._rebase([self._constant(a) for a in exponentials(used)])
+        self._rebase([self._constant(a) for a in exponentials(used) if self._below_maximum(a) is None])
         names = frozenset[str]().union(*(free_names(e) for e in used))
         rows = {r.name: self._row(r) for r in self.normalizer.rows if r.name in names}
         self._output(rows)
@@ -74,6 +74,15 @@ class _Finalize:
         rest = tuple(t for t in terms if t != shift)
         if len(rest) != len(terms) - 1 or any("m" in free_names(x) for t in rest for x in t.over):
             raise refusal("CU514", "an exponential of m is relative to it: `exp(c - m)`", argument.span)
+        return self.params.lower(rebuilt(scaled(rest, LOG2E)))
+
+    def _below_maximum(self, argument: Expr) -> Expr | None:
+        """-r * LOG2E of an exponential exp(m - r), for a maximum r of the row: it is about 1 whatever the scores are."""
+        maxima = {r.name for r in self.normalizer.rows if r.kind == "max"}
+        terms = self.algebra.terms(argument)
+        rest = tuple(t for t in terms if t != Term(ONE, (SHIFT,)))
+        if len(rest) != 1 or len(terms) != 2 or not all(free_names(x) <= maxima for x in rest[0].over):
+            return None
         return self.params.lower(rebuilt(scaled(rest, LOG2E)))
 
     def _rebase(self, constants: list[Expr]) -> None:
@@ -112,6 +121,8 @@ class _Finalize:
 
         def change(node: Node) -> Node:
             match node:
+                case Call("exp", (argument,)) if (below := self._below_maximum(argument)) is not None:
+                    return Call("exp2", (Binary("+", top, below),))
                 case Call("exp", (argument,)) if "m" in free_names(argument):
                     constant = self._constant(argument)
                     return Call("exp2", (Unary("-", top) if constant == _ZERO else Binary("-", constant, top),))

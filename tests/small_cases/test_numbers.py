@@ -187,3 +187,26 @@ def test_the_oracle_is_the_reference() -> None:
     out, _ = attention.oracle(q, k, v, {})
     own = raw_causal(q.double(), k.double(), v.double())
     assert judge(own, out, torch.full_like(out, 1e-9)).accepted
+
+
+def _plus_one(q, k, v):
+    s = scores(q, k).float()
+    e = (s - s.amax(-1, keepdim=True)).exp()
+    return attend(e / (e.sum(-1, keepdim=True) + 1.0), q, v)
+
+
+def _at_least_three(q, k, v):
+    s = scores(q, k).float()
+    e = (s - s.amax(-1, keepdim=True)).exp()
+    return attend(e / e.sum(-1, keepdim=True).clamp(min=3.0), q, v)
+
+
+@BOTH
+@EMULATED
+@pytest.mark.parametrize("by", [-2400.0, 2400.0])
+@pytest.mark.parametrize("reference", [_plus_one, _at_least_three])
+def test_a_number_beside_the_sum_is_relative_to_the_maximum(reference, by: float, kernel: str, emulated: bool) -> None:
+    """exp(-300) and exp(300) are beyond fp32."""
+    result = run(reference, shifted(random_inputs(1, 2, 1, 70, 130), by), kernel=kernel, emulated=emulated)
+    assert result.right
+    assert result.out.float().abs().amax(-1).min() > 0.001

@@ -16,7 +16,7 @@ from cubridge.frontend.reference.algebra.numbers import number, split_product
 from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg, power, reciprocal
 from cubridge.frontend.reference.algebra.reduce import replace
 from cubridge.frontend.reference.algebra.selection import under
-from cubridge.frontend.reference.algebra.terms import Symbol, Term, is_op, op_args, sizes_only, symbol, walk
+from cubridge.frontend.reference.algebra.terms import Term, is_op, op_args, sizes_only, symbol, walk
 from cubridge.frontend.reference.attention import ACC, Attention, Row, S, place_of
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.scaling import Scaling
@@ -60,8 +60,9 @@ def normalize(found: Attention) -> Normalizer:
             grown[symbol(row.name)] = mul(exp(mul(number(row_rate), m)), symbol(row.name))
             row = Row(row.name, row.kind, row.over, replace(row.body, shifted), row.span)
         new_rows.append(row)
-    finalize = _stabilised(replace(found.finalize, grown))
-    lse = _default_lse(finalize) if found.lse is None else _stabilised(replace(found.lse, grown))
+    like_shift = frozenset((m, *(symbol(r.name) for r in new_rows if r.kind == "max" and r.body is x)))
+    finalize = _stabilised(replace(found.finalize, grown), like_shift)
+    lse = _default_lse(finalize) if found.lse is None else _stabilised(replace(found.lse, grown), like_shift)
     kept, finalize, lse = _used(tuple(new_rows), finalize, lse)
     return Normalizer(score.term, found.mask, replace(weight, shifted), kept, finalize, lse, True)
 
@@ -142,13 +143,14 @@ def _shift_rate(weight: Term) -> Fraction | None:
     return Scaling(symbol(SCORE)).factor(weight)
 
 
-def _stabilised(term: Term) -> Term:
-    """Sums inside powers and logarithms with their largest power of exp(m) taken out, so that nothing overflows."""
+def _stabilised(term: Term, like_shift: frozenset[Term]) -> Term:
+    """Sums inside powers and logarithms with their largest power of exp(m) taken out, so that nothing overflows. `like_shift`:
+    m and the row's own maximum, which is about as large: exp(m - maximum) needs no such care."""
     m = symbol(SHIFT)
     known: dict[Term, Term] = {}
     for t in walk(term):
         if is_op(t, "add") and "$" + SHIFT in t.reads:
-            rates = [_rate(part, m) for part in t.children()]
+            rates = [_rate(part, like_shift) for part in t.children()]
             with_rows = [r for r, part in zip(rates, t.children(), strict=True) if _reads_rows(part)]
             rate = max(with_rows, default=Fraction(0))
             if rate:
@@ -157,15 +159,15 @@ def _stabilised(term: Term) -> Term:
     return replace(term, known) if known else term
 
 
-def _rate(term: Term, m: Symbol) -> Fraction:
-    """The multiple of m in the exponential factor of a product."""
+def _rate(term: Term, like_shift: frozenset[Term]) -> Fraction:
+    """The multiple of numbers like m in the exponential factor of a product."""
     _, factors = split_product(term)
     total = Fraction(0)
     for base, exponent in factors:
         if is_op(base, "exp"):
             for part in op_args(base.children()[0], "add"):
                 coefficient, inner = split_product(part)
-                if len(inner) == 1 and inner[0] == (m, 1):
+                if len(inner) == 1 and inner[0][0] in like_shift and inner[0][1] == 1:
                     total += coefficient * exponent
     return total
 

@@ -68,12 +68,18 @@ def _overflows(lifter: Lifter) -> Iterator[Remark]:
 
 def _inexact_ranges(lifter: Lifter) -> Iterator[Remark]:
     for call in lifter.recording.calls:
-        if call.name != "arange":
+        if not (call.name == "arange" or (call.name == "_to_copy" and _holds_positions(lifter, call.args[0]))):
             continue
         limit = _EXACT_IN.get(call.out.dtype)
         if limit is not None:
             yield Remark(f"positions in {str(call.out.dtype).removeprefix('torch.')} are exact up to {limit} only; "
                          "they are taken as exact", call.span)  # fmt: skip
+
+
+def _holds_positions(lifter: Lifter, tensor: Tensor) -> bool:
+    """Integers that are made of sizes and indices alone."""
+    value = lifter.values[id(tensor)]
+    return value.sort is Sort.INT and not value.reads
 
 
 def _large_captures(table: CaptureTable) -> Iterator[Remark]:

@@ -143,3 +143,9 @@ def blocks_of_square_root(q, k, v):
     width = int(math.sqrt(k.shape[2]))
     keep = (torch.arange(q.shape[2])[:, None] // width) >= (torch.arange(k.shape[2]) // width)
     return F.scaled_dot_product_attention(q, repeated(k, q), repeated(v, q), attn_mask=keep)
+
+
+@accepts(mask="j <= i", warns=("positions in bfloat16",))
+def causal_of_positions_in_half_precision(q, k, v):
+    i, j = torch.arange(q.shape[2]).to(q.dtype)[:, None], torch.arange(k.shape[2])[None, :]
+    return plain_scores(q, k).masked_fill(j > i, float("-inf")).softmax(-1) @ repeated(v, q)
