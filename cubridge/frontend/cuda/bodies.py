@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from cubridge.frontend.cuda.context import Context
@@ -39,8 +40,11 @@ from cubridge.frontend.cuda.values import (
 )
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Attr, Call, Name
+from cubridge.ir.walk import walk
 
 MAX_INLINING: Final = 20
+MAX_VALUE: Final = 1000
+"""Nodes of what a call stands for."""
 
 
 class _Effect(Exception):
@@ -74,6 +78,8 @@ class Bodies(Statements):
             raise CuError(collapsed(call.fn, place, faults))
         for statement in made:
             self.emit(statement)
+        if isinstance(result, Scalar) and sum(1 for _ in islice(walk(result.expr), MAX_VALUE)) == MAX_VALUE:
+            raise refusal(f"the value of `{call.fn}` is too long, with bodies in place of calls", place)
         return result
 
     def _inlined(self, function: FunctionText, call: CallOf, args: Sequence[Value]) -> Value | None:

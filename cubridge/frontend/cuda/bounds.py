@@ -26,6 +26,8 @@ MAX_EXPANSION: Final = 2000
 """Words that one use of a macro becomes."""
 MAX_EXPANSIONS: Final = 100_000
 """Words that all uses in one text become."""
+MAX_CALLS: Final = 1000
+"""Of functions of the text, once all are put in place of their calls."""
 _MAX_CHAIN: Final = 60
 
 _BRACKET: Final = re.compile(r"[(){}\[\]]")
@@ -135,3 +137,24 @@ def _arguments(words: Sequence[str], at: int) -> tuple[list[list[str]], int]:
         else:
             parts[-1].append(word)
     return parts, at
+
+
+def check_calls(functions: Mapping[str, Sequence[tuple[Span, Sequence[str]]]]) -> None:
+    """Errors: CU423 for a function that makes more than MAX_CALLS calls once those of `functions`, by name with the names that each
+    calls, are put in place of their calls."""
+    known: dict[str, int] = {}
+
+    def count(name: str, depth: int) -> int:
+        if name not in known:
+            known[name] = 1  # what calls itself is refused where it is called
+            for span, called in functions[name]:
+                total = 1 + sum(count(c, depth + 1) for c in called if c in functions)
+                if total > MAX_CALLS or depth > _MAX_CHAIN:
+                    raise too_large(
+                        "CU423", f"`{name}` is more than {MAX_CALLS} calls of functions in each other", span
+                    )
+                known[name] = max(known[name], total)
+        return known[name]
+
+    for name in functions:
+        count(name, 0)

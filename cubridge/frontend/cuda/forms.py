@@ -13,6 +13,7 @@ from typing import Final
 
 from tree_sitter import Node
 
+from cubridge.frontend.cuda.bounds import check_calls
 from cubridge.frontend.cuda.packaged import emulator_words, is_packaged, words
 from cubridge.frontend.cuda.text import Macro, ParsedText, TranslationUnit, first_line
 from cubridge.frontend.cuda.vocabulary import BUILTIN_FUNCTIONS, BUILTIN_STATEMENTS, COORDINATES, NUMBERS
@@ -69,7 +70,9 @@ _ARRAY: Final = re.compile(rb"\(&(\w+)\)[ \t]*\[")
 
 
 def form_faults(unit: TranslationUnit) -> Iterator[Diagnostic]:
-    """CU423 for each declaration at file scope, and each piece of code, that a kernel text does not consist of."""
+    """CU423 for each declaration at file scope, and each piece of code, that a kernel text does not consist of.
+    Errors: CU423 for functions that call each other without bound."""
+    check_calls(_calls(unit))
     for text in _own(unit):
         root = text.tree.root_node
         for node in root.named_children:
@@ -118,6 +121,18 @@ def _nodes(root: Node) -> Iterator[Node]:
 
 def _fault(message: str, span: Span, help: str | None = None) -> Diagnostic:
     return Diagnostic(CODE, message, first_line(span), help=help)
+
+
+def _calls(unit: TranslationUnit) -> dict[str, list[tuple[Span, list[str]]]]:
+    """Functions of texts not packaged, by name, with the names that each calls."""
+    found: dict[str, list[tuple[Span, list[str]]]] = {}
+    for text in _own(unit):
+        for node in _nodes(text.tree.root_node):
+            if node.type == "function_definition":
+                words = re.findall(rb"\b([A-Za-z_]\w*)[ \t]*[(<]", text.masked[node.start_byte : node.end_byte])
+                name, *called = (w.decode("latin-1") for w in words)
+                found.setdefault(name, []).append((first_line(text.span(node)), called))
+    return found
 
 
 # ---- file scope ------------------------------------------------------------------------------------------------------

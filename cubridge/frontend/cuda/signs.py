@@ -21,6 +21,8 @@ Polynomial = dict[Monomial, int]
 NATURAL_NAMES: Final = frozenset((*SIZES, *ACCESSORS, "kv_start", *THREAD_NAMES))
 NATURAL_FIELDS: Final = frozenset(Attr(Name("tile"), x) for x in TILE_FIELDS)
 _MAX_DEPTH: Final = 40
+_MAX_STEPS: Final = 2000
+"""Of one proof; what takes longer is not proved."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class Facts:
     relied: frozenset[str] = frozenset()
     asked: set[str] = field(default_factory=set[str])
     """Of `naturals`, by the proof that is under way."""
+    steps: int = 0
+    """Of the proof that is under way."""
 
     def changes(self, name: Name) -> None:
         """`name` is about to get another value: of what it defined, only the signs stay known."""
@@ -71,12 +75,13 @@ def is_natural(expr: Expr, facts: Facts) -> bool:
 
 def natural_by(expr: Expr, facts: Facts) -> frozenset[str] | None:
     """The names of `facts.naturals` that a proof of it may rest on; None where this integer may be negative."""
-    trial = replace(facts, asked=set())
+    trial = replace(facts, asked=set(), steps=0)
     return frozenset(trial.asked) if _natural(expr, trial, 0) else None
 
 
 def _natural(expr: Expr, facts: Facts, depth: int) -> bool:
-    if depth > _MAX_DEPTH:
+    facts.steps += 1
+    if depth > _MAX_DEPTH or facts.steps > _MAX_STEPS:
         return False
 
     def natural(x: Expr) -> bool:
@@ -119,6 +124,9 @@ def _natural(expr: Expr, facts: Facts, depth: int) -> bool:
 
 
 def _polynomial(expr: Expr, facts: Facts, depth: int) -> Polynomial:
+    facts.steps += 1
+    if facts.steps > _MAX_STEPS:
+        return {(expr,): 1}
     match expr:
         case IntLit(value):
             return {(): value} if value else {}

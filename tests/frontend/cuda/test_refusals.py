@@ -200,10 +200,48 @@ def test_a_text_that_grows_is_refused_at_once(bomb: str) -> None:
     assert time.monotonic() - started < 2
 
 
+def _calls(width: int) -> str:
+    def calls(n: int) -> str:
+        return " + ".join([f"f{n}(x)"] * width)
+
+    others = "".join(f"DEVICE int f{n + 1}(int x) {{ return {calls(n)}; }}\n" for n in range(8))
+    return f"DEVICE int f0(int x) {{ return x + 1; }}\n{others}"
+
+
+LONG_VALUES = {
+    "functions": (_calls(12), "f7(1)", "`f3` is more than 1000 calls"),
+    "nested calls": (
+        "DEVICE int dd(int x) { return x + x; }\n",
+        f"{'dd(' * 30}p.len_q{')' * 30}",
+        "value of `dd` is too long",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_VALUES)
+def test_calls_that_grow_are_refused_at_once(kind: str) -> None:
+    helpers, value, says = LONG_VALUES[kind]
+    text = edited(
+        "sm80", ("const int lo = 0;", f"const int lo = {value};"), ("// @region mask", f"{helpers}// @region mask")
+    )
+    started = time.monotonic()
+    faults = direct_faults(text.encode())
+    assert [f for f in faults if says in f.message], render(faults)
+    assert time.monotonic() - started < 2
+
+
 def test_constants_that_double_are_read_once() -> None:
     text = _doubled("constexpr int C{new} = C{old} + C{old};", "constexpr int C0 = 1;")
     started = time.monotonic()
     assert not direct_faults(
         edited("sm80", ("// @region mask", f"{text}static_assert(C30 > 0);\n// @region mask")).encode()
     )
+    assert time.monotonic() - started < 2
+
+
+def test_proofs_about_locals_that_double_end() -> None:
+    doubled = "".join(f"const int x{n + 1} = x{n} + x{n}; " for n in range(30))
+    text = edited("sm80", ("const int lo = 0;", f"const int x0 = p.len_q; {doubled}const int lo = x30;"))
+    started = time.monotonic()
+    direct_faults(text.encode())
     assert time.monotonic() - started < 2
