@@ -27,8 +27,8 @@ from cubridge.driver.outputs import FILES
 from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES, Changed, Report, to_markdown
-from cubridge.driver.transfer import transfer
-from cubridge.ir.diagnostics import CuError
+from cubridge.driver.transfer import transfer_before_checks
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.files import replace_files
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
@@ -120,9 +120,15 @@ class Adaptation:
 
     def compile(self) -> AttentionOperator:
         """A PyTorch operator with the reference's arguments. Each compiled form is checked on the GPU before its first result.
-        Errors: CU820, exit code 5, where there is no GPU; what a call raises is in `backend.operator`."""
+        Errors: CU844, exit code 3, for a kernel that its checks rejected; CU820, exit code 5, where there is no GPU; what a call
+        raises is in `backend.operator`."""
+        from cubridge.backend.gpu import find_gpu
         from cubridge.driver.compiled import compile_adapted
 
+        if not self.report.accepted:
+            message = "this kernel failed its checks: `report` says where"
+            raise CuError(Diagnostic("CU844", message), exit_code=3)
+        find_gpu()
         return compile_adapted(self.adapted)
 
     def files(self) -> dict[str, bytes]:
@@ -189,11 +195,13 @@ def adapt_unchecked(
     extra_inputs: Callable[..., object] | None = None,
     model: ModelUse | None = None,
 ) -> Adapted:
-    """The patched kernel alone, verified as CuIR and not run: for tools that check it elsewhere, such as on a GPU. What a model
-    wrote was run all the same, before it was accepted."""
+    """The patched kernel alone, verified as CuIR, evaluated at points of long problems, and not run: for tools that check it
+    elsewhere, such as on a GPU. What a model wrote was run all the same, before it was accepted."""
     with ExitStack() as stack:
         stages = None if model is None else stack.enter_context(ModelStages(model))
-        return _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, stages, Stopwatch(), _silent)
+        adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, stages, Stopwatch(), _silent)
+        check_long_lengths(adapted.target, adapted.reference.attention.spec)
+        return adapted
 
 
 def _adapt(
@@ -212,7 +220,7 @@ def _adapt(
     subject = ModelSubject(chosen, lifted, traced, dtype, sizes)
     with watch.stage("transfer", progress):
         if stages is None or pipeline is not None:
-            transferred = transfer(lifted.kernel, traced.attention.spec, pipeline)
+            transferred = transfer_before_checks(lifted.kernel, traced.attention.spec, pipeline)
         else:
             transferred = stages.transfer(subject)
     with watch.stage("lower", progress):
@@ -285,7 +293,7 @@ def make_report(adapted: Adapted, findings: Findings) -> Report:
         cases=findings.cases,
         mutants=findings.mutants,
         compiled=findings.compiled,
-        verdict=findings.verdict,
+        reached=findings.verdict,
         not_checked=(*adapted.remarks, *findings.not_checked),
         proposer=adapted.proposer,
         lowered_by=adapted.lowered_by,

@@ -12,6 +12,7 @@ from cubridge.backend.gpu import find_gpu
 from cubridge.backend.runtime import Launcher
 from cubridge.driver.check import Checker, approximations
 from cubridge.driver.kernels import DTYPES
+from cubridge.driver.long_lengths import check_long_lengths
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
 from cubridge.driver.readable import check_readable
@@ -83,7 +84,8 @@ class Here:
 
 
 def check_subject(subject: Subject, pool: ThreadPoolExecutor, tools: Tools | None = None) -> Findings:
-    """Run all checks. A missing tool (compiler, GPU) lowers the verdict and is listed, it fails nothing."""
+    """Run all checks. A missing tool (compiler, GPU) lowers the verdict and is listed, it fails nothing. Errors: where all runs are
+    right, what `check_long_lengths` raises."""
     tools = tools or Here()
     compiling = pool.submit(tools.compile, subject.text, subject.dtype, subject.shape.D)
     building = pool.submit(tools.emulator, subject.text, subject.dtype)
@@ -101,6 +103,8 @@ def check_subject(subject: Subject, pool: ThreadPoolExecutor, tools: Tools | Non
         cases += checker.run(gpu, gpu_cases(spec, subject.shape))
     if len(mutants) < FEWEST_MUTANTS:
         missing.append(f"only {len(mutants)} wrong kernels differ from this one in the problems of the check")
+    if all(case.accepted for case in cases):
+        check_long_lengths(subject.target, spec)
     verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
     return Findings(tuple(cases), mutants, () if compiled is None else (compiled,), verdict, tuple(missing))
 

@@ -30,9 +30,9 @@ class RunPipeline:
     pipeline: Pipeline
 
     def run(self) -> Transferred:
-        from cubridge.driver.transfer import transfer
+        from cubridge.driver.transfer import transfer_before_checks
 
-        return transfer(self.source, self.spec, self.pipeline)
+        return transfer_before_checks(self.source, self.spec, self.pipeline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ from torch import Tensor
 from cubridge.driver.long_points import choose_keys, choose_places, long_shapes, made_up_captures, marks
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import Assign, Attr, Binary, Function, Name, Node, Scalar
+from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec_values import spec_values_at, visible_at
 from cubridge.ir.threads import one_thread
 from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.values_points import KernelPoints, Keys, Visits, WorkTiles, fp64
+from cubridge.ir.walk import walk
 
 if TYPE_CHECKING:
     from cubridge.driver.long_points import Captures, Places
@@ -261,12 +263,10 @@ class _Comparison:
             hidden = wrong & ((out == 0) != (wanted == 0))
             p, r, c = (hidden if bool(hidden.any()) else wrong).nonzero()[0].tolist()
             key = groups[c // 8]
-            region = self._region(
-                float(wanted[p, r, c]), float(out[p, r, c]), bool(key.visited[p]), bool(key.masked[p])
-            )
+            parts = self._parts(float(wanted[p, r, c]), float(out[p, r, c]), bool(key.visited[p]), bool(key.masked[p]))
             values = f"the weight {float(out[p, r, c]):.6g}, and in the reference {float(wanted[p, r, c]):.6g}"
             where = f"key j={int(j[p, 0, 0, c])} has {values} {self._point(which, p, r)}"
-            return _diagnostic(where, region)
+            return _diagnostic(where, *parts)
         if expected.lse is None:
             return None
         wanted = expected.lse.squeeze(1)
@@ -283,16 +283,15 @@ class _Comparison:
         b, h, i = int(self.places.b[place]), int(self.places.h[place]), int(self.places.i[place, r])
         return f"in row i={i} of head h={h}, batch b={b}; {_sizes(self.points.shape)}"
 
-    def _region(self, wanted: float, got: float, visited: bool, masked: bool) -> Node:
-        """The part of the kernel that a wrong weight points to."""
+    def _parts(self, wanted: float, got: float, visited: bool, masked: bool) -> tuple[Node, ...]:
+        """The parts of the kernel that a wrong weight points to."""
         kernel = self.points.kernel
+        mask = _assigned(kernel.region("mask"), "s")
         if wanted and not visited:
-            return kernel.region("key_sequence")
+            return kernel.region("key_sequence"), mask
         if got and not wanted and not masked:
-            return kernel.region("key_masked")
-        if bool(wanted) != bool(got):
-            return _assigned(kernel.region("mask"), "s")
-        return self._scale()
+            return kernel.region("key_masked"), mask
+        return (mask,) if bool(wanted) != bool(got) else (self._scale(),)
 
     def _scale(self) -> Node:
         """What scores are multiplied by: the score region, or where it does nothing, the parameter that exponents take."""
@@ -313,8 +312,10 @@ def _assigned(function: Function, name: str) -> Node:
     return function
 
 
-def _diagnostic(message: str, node: Node) -> Diagnostic:
-    return Diagnostic(_CODE, message, node.span)
+def _diagnostic(message: str, *nodes: Node) -> Diagnostic:
+    """`nodes`: what may be to blame, likeliest first; what passes made has often no place of its own."""
+    placed = (node.span for part in nodes for node in walk(part) if node.span is not NOWHERE)
+    return Diagnostic(_CODE, message, next(placed, NOWHERE))
 
 
 def _sizes(shape: Shape) -> str:

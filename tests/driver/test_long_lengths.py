@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adapt import adapt, adapt_unchecked
 from cubridge.driver.attention import full_attention
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
@@ -158,6 +158,13 @@ def test_run_refuses_an_edited_target(tmp_path: Path) -> None:
     file.write_text(target.replace(old, new))
     ended = fails(["run", file, EXAMPLES / "causal_top_left.py"], "CU317", 3)
     assert "key j=" in ended.err
+
+
+def test_adapting_by_a_pipeline_that_is_wrong_further_on() -> None:
+    pipeline = parse_text('rewrite-mask{keep="(j <= i) | (i > 3000)"},infer-kv-range')
+    with pytest.raises(CuError, match="key j=") as error:
+        adapt(EXAMPLES / "causal_top_left.py", pipeline=pipeline)
+    assert error.value.exit_code == 3
 
 
 def test_adapting_a_text_that_is_wrong_further_on(tmp_path: Path) -> None:
