@@ -28,7 +28,7 @@ from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES, Changed, Report, to_markdown
 from cubridge.driver.transfer import transfer_before_checks
-from cubridge.ir.diagnostics import CuError
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.files import replace_files
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
@@ -120,9 +120,15 @@ class Adaptation:
 
     def compile(self) -> AttentionOperator:
         """A PyTorch operator with the reference's arguments. Each compiled form is checked on the GPU before its first result.
-        Errors: CU820, exit code 5, where there is no GPU; what a call raises is in `backend.operator`."""
+        Errors: CU844, exit code 3, for a kernel that its checks rejected; CU820, exit code 5, where there is no GPU; what a call
+        raises is in `backend.operator`."""
+        from cubridge.backend.gpu import find_gpu
         from cubridge.driver.compiled import compile_adapted
 
+        if not self.report.accepted:
+            message = "this kernel failed its checks: `report` says where"
+            raise CuError(Diagnostic("CU844", message), exit_code=3)
+        find_gpu()
         return compile_adapted(self.adapted)
 
     def files(self) -> dict[str, bytes]:
@@ -287,7 +293,7 @@ def make_report(adapted: Adapted, findings: Findings) -> Report:
         cases=findings.cases,
         mutants=findings.mutants,
         compiled=findings.compiled,
-        verdict=findings.verdict,
+        reached=findings.verdict,
         not_checked=(*adapted.remarks, *findings.not_checked),
         proposer=adapted.proposer,
         lowered_by=adapted.lowered_by,

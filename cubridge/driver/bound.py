@@ -27,6 +27,8 @@ FP32_STEPS = 8
 """Roundings in fp32 between a dot product and its exponent (scale, bias, reference, product), generously."""
 
 VAGUE = 0.25
+FILL = -1e6
+"""A row whose largest score is at or below it sees fills alone: fp32 cannot tell its keys apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,23 @@ def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Te
     return rounding + tiny + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
 
 
+def filled_rows(values: SpecValues) -> Tensor:
+    """[B, Hq, Lq]: rows that see keys, all of them with a fill for a score. They are not compared, but for being numbers."""
+    import torch
+
+    if values.score.shape[-1] == 0:
+        return values.empty & False
+    return ~values.empty & (torch.where(values.visible, values.score, -torch.inf).amax(-1) <= FILL)
+
+
 def vagueness(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Tensor) -> float:
-    """How much of the output the errors of scores may move, over all elements: small where scores are within the accurate
-    range of fp32. From `VAGUE` on, the bound would accept nearly anything."""
+    """How much of the output the errors of scores may move, over all elements but those of `filled_rows`: small where scores
+    are within the accurate range of fp32. From `VAGUE` on, the bound would accept nearly anything."""
     size, out = v_by_head.double().abs().sum(-1, keepdim=True), expected.abs().sum(-1, keepdim=True)
-    moved = (ds * values.sensitivity @ size).sum() + (out * (ds * values.sensitivity).sum(-1, keepdim=True)).sum()
-    return float(moved / ((values.weights @ size + out).sum().clamp_min(1e-300)))
+    compared = ~filled_rows(values)[..., None]
+    changes = ds * values.sensitivity * compared
+    moved = (changes @ size).sum() + (out * changes.sum(-1, keepdim=True)).sum()
+    return float(moved / (((values.weights @ size + out) * compared).sum().clamp_min(1e-300)))
 
 
 def judge(got: Tensor, expected: Tensor, bound: Tensor) -> Judgement:

@@ -64,10 +64,17 @@ class Checker:
         judgement = problem.judge(out, lse)
         vague = problem.vagueness >= VAGUE
         accepted = judgement.accepted and not vague
+        detail = _filled(problem) if accepted else _vague(problem) if vague else _where(judgement)
         return CaseResult(
-            runner.stage, shape, problem.inputs, judgement.worst, accepted,
-            "" if accepted else _vague(problem) if vague else _where(judgement), judgement.lse_error, problem.reference,
-        )  # fmt: skip
+            runner.stage,
+            shape,
+            problem.inputs,
+            judgement.worst,
+            accepted,
+            detail,
+            judgement.lse_error,
+            problem.reference,
+        )
 
     def wrong_specs(self, cases: Iterable[Case]) -> Iterator[tuple[str, AttentionSpec, Problem]]:
         """Mutants of the spec that move the result beyond the bound, each with a problem that shows it."""
@@ -88,7 +95,14 @@ class Checker:
 
 
 def _where(judgement: Judgement) -> str:
+    if judgement.worst <= 1.0:
+        return "the output is right, the LSE is not"
     return f"at {judgement.where}: {judgement.value:.6g}, not {judgement.expected:.6g}"
+
+
+def _filled(problem: Problem) -> str:
+    """Rows that count for nothing."""
+    return "" if problem.filled is None else f"{int(problem.filled.sum())} rows of fills alone are not compared"
 
 
 def _vague(problem: Problem) -> str:

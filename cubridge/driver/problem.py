@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cubridge.driver.bound import FP32_ROUNDOFF, Judgement, judge, output_bound, score_error, vagueness
+from cubridge.driver.bound import FP32_ROUNDOFF, Judgement, filled_rows, judge, output_bound, score_error, vagueness
 from cubridge.driver.inputs import make_inputs
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
@@ -28,7 +28,7 @@ class Problem:
     """Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D]; out and bound as q, fp64; lse and lse_bound [B, Hq, Lq] or None.
 
     `reference`: the error of the user's own half-precision reference over the bound, for comparison. `vagueness`: see
-    `bound.vagueness`."""
+    `bound.vagueness`; `filled`: `bound.filled_rows`, None if there are none."""
 
     shape: Shape
     inputs: str
@@ -42,13 +42,21 @@ class Problem:
     lse_bound: Tensor
     reference: float
     vagueness: float = 0.0
+    filled: Tensor | None = None
 
     def judge(self, out: Tensor, lse: Tensor | None) -> Judgement:
         """Compare what a kernel gave."""
-        judgement = judge(out, self.out, self.bound)
+        judgement = judge(self._compared(out, self.out), self.out, self.bound)
         if self.lse is None or lse is None:
             return judgement
-        return replace(judgement, lse_error=judge(lse, self.lse, self.lse_bound).worst)
+        return replace(judgement, lse_error=judge(self._compared(lse, self.lse), self.lse, self.lse_bound).worst)
+
+    def _compared(self, got: Tensor, expected: Tensor) -> Tensor:
+        """`got`, with what is expected in filled rows, unless it is NaN there."""
+        if self.filled is None:
+            return got
+        filled = self.filled.view(*self.filled.shape, *(1,) * (got.dim() - self.filled.dim()))
+        return got.double().where(~filled | got.isnan(), expected)
 
 
 def make_problem(
@@ -78,8 +86,10 @@ def problem_of(
     bound = output_bound(values, out, v[:, heads], ds, dtype)
     own = judge(attention.half(q, k, v, extra).nan_to_num(0.0), out, bound).worst
     lse = values.lse if lse is None else lse
-    vague = vagueness(values, out, v[:, heads], ds)
-    return Problem(shape, kind, q, k, v, captures, out, bound, lse, _lse_bound(values, ds), own, vague)
+    vague, filled = vagueness(values, out, v[:, heads], ds), filled_rows(values)
+    return Problem(
+        shape, kind, q, k, v, captures, out, bound, lse, _lse_bound(values, ds), own, vague, filled if filled.any() else None
+    )
 
 
 def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:

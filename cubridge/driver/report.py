@@ -12,6 +12,7 @@ RULES = "rules"
 class Verdict(StrEnum):
     """How far the result was checked; each level includes those before it."""
 
+    REJECTED = "rejected"  # a check failed
     INTERPRETED = "interpreted"  # order and value engine
     EMULATED = "emulated"  # the patched text, on a CPU
     COMPILED = "compiled"  # for the real architecture
@@ -83,7 +84,7 @@ class Compiled:
 @dataclass(frozen=True, slots=True)
 class Report:
     """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it; `proposer` of
-    the target and `lowered_by`: "rules", or a model."""
+    the target and `lowered_by`: "rules", or a model. `reached`: the highest level of the checks, whatever they said."""
 
     reference: str
     reference_file: str | None
@@ -97,7 +98,7 @@ class Report:
     cases: tuple[CaseResult, ...]
     mutants: tuple[MutantResult, ...]
     compiled: tuple[Compiled, ...]
-    verdict: Verdict
+    reached: Verdict
     not_checked: tuple[str, ...]
     proposer: str = RULES
     lowered_by: str = RULES
@@ -106,8 +107,12 @@ class Report:
     def accepted(self) -> bool:
         return bool(self.mutants) and all(c.accepted for c in self.cases) and all(m.rejected_by for m in self.mutants)
 
+    @property
+    def verdict(self) -> Verdict:
+        return self.reached if self.accepted else Verdict.REJECTED
+
     def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "accepted": self.accepted}
+        return {**asdict(self), "verdict": str(self.verdict), "accepted": self.accepted}
 
 
 def to_markdown(report: Report) -> str:
@@ -148,7 +153,9 @@ def summary(report: Report) -> str:
     lines = [f"{report.reference} -> {report.kernel} ({report.arch}, {report.dtype}): {_verdict(report)}", "found"]
     lines += [f"  {line}" for line in _found_lines(report.found)]
     lines += ["changed", f"  {_changed_line(report.changed)}", *(f"  {line}" for line in _authors(report)), "checked"]
-    lines += [f"  {stage}: {_stage_line(cases)}" for stage, cases in by_stage.items()]
+    for stage, cases in by_stage.items():
+        lines.append(f"  {stage}: {_stage_line(cases)}")
+        lines += [f"    at {c.shape}, {c.inputs}: {c.detail}" for c in cases if not c.accepted][:1]
     rejected = sum(1 for m in report.mutants if m.rejected_by)
     lines.append(f"  wrong kernels rejected: {rejected} of {len(report.mutants)}")
     lines += [
@@ -167,7 +174,7 @@ def _authors(report: Report) -> list[str]:
 
 
 def _verdict(report: Report) -> str:
-    return str(report.verdict) if report.accepted else "REJECTED"
+    return str(report.verdict) if report.accepted else report.verdict.upper()
 
 
 def _found_lines(found: Found) -> list[str]:
@@ -200,7 +207,7 @@ def _stage_line(cases: list[CaseResult]) -> str:
 
 
 def _outcome(case: CaseResult) -> str:
-    return "" if case.accepted else f"**differs** {case.detail}"
+    return case.detail if case.accepted else f"**differs** {case.detail}"
 
 
 def _ratio(value: float | None) -> str:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
 from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
@@ -117,6 +118,23 @@ class CaptureTable:
 _EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of one, or a number"
 
 
+_NARROW_HELP: Final = "kernels read 32-bit integers: number documents and positions from 0"
+_CHECKED: Final = WeakIdKeyDictionary()
+"""The version of each tensor that was found to fit, so that a tensor that is passed again costs no wait for its device."""
+
+
+def _fits_32_bits(value: Tensor) -> bool:
+    if value.dtype is not torch.int64 or not value.numel() or _CHECKED.get(value) == value._version:
+        return True
+    if value.is_cuda and torch.cuda.is_current_stream_capturing():
+        return True  # a graph that is recorded cannot wait; the launch before it was checked
+    low, high = value.aminmax()
+    if low < -(1 << 31) or high >= 1 << 31:
+        return False
+    _CHECKED[value] = value._version
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureValues:
     """Computes the tensors of a spec's captures for one launch."""
@@ -134,7 +152,7 @@ class CaptureValues:
         for source in self.table.sources.values():
             value = tensors(source.tensor)
             kept = [value.shape[a] for a in source.kept]
-            found[source.name] = _converted(value.reshape(kept), source.sort, wide)
+            found[source.name] = _converted(value, source, wide).reshape(kept)
         return found
 
     def _lookup(
@@ -178,11 +196,22 @@ class CaptureValues:
                 refuse("CU490", "a captured subscript is negative", span, "count from the start: add the extent")
 
 
-def _converted(value: Tensor, sort: Sort, wide: bool) -> Tensor:
-    match sort:
+def _converted(value: Tensor, source: Source, wide: bool) -> Tensor:
+    """As a kernel reads it. Errors: CU490 for a float where an integer was, or an integer of more than 32 bits."""
+    match source.sort:
         case Sort.REAL:
             return value.double() if wide else value.float()
         case Sort.INT:
-            return value.long() if wide else value.int()
+            if value.is_floating_point():
+                refuse(
+                    "CU490",
+                    f"`{source.name}` is {value.dtype}, and was an integer when the reference was read",
+                    source.span,
+                )
+            if wide:
+                return value.long()
+            if not _fits_32_bits(value):
+                refuse("CU490", f"`{source.name}` holds integers that 32 bits do not hold", source.span, _NARROW_HELP)
+            return value.int()
         case Sort.BOOL:
             return value

@@ -20,6 +20,7 @@ from cubridge.frontend.reference.algebra.terms import (
     arena,
     index,
     is_const,
+    is_op,
     load,
     symbol,
     walk,
@@ -64,7 +65,7 @@ class PartReader:
     def _read(self, term: Term, key: Index | None) -> Term:
         if term is self.accumulator:
             return symbol(ACC)
-        if self._is_of_one_side(term, key):
+        if self._is_of_one_side(term, key) or self._is_whole_sum(term, key):
             return self._captured(term, key)
         if isinstance(term, Reduce):
             return self._reduction(term, key)
@@ -177,6 +178,14 @@ class PartReader:
         if kind == "sum" and integral(body) is not None:
             arena().whole_symbols.add(symbol(row.name))
         return symbol(row.name)
+
+    def _is_whole_sum(self, term: Term, key: Index | None) -> bool:
+        """An integer made of sums that are no reductions of the row: captured as it is, for a float may not hold it."""
+        if not is_op(term, "trunc") or term.reads & QKV:
+            return False
+        sums = [x for x in walk(term) if isinstance(x, Reduce)]
+        of_row = key is None and self.axes.i.name in term.free
+        return bool(sums) and not (of_row and any(x.index.extent is self.axes.j.extent for x in sums))
 
     def _is_of_one_side(self, term: Term, key: Index | None) -> bool:
         """A value of the row made from q alone, or of the key made from k alone: the factor of a normalised q or k."""

@@ -19,6 +19,7 @@ from cubridge.ir.nodes import BoolLit
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import Shape
+from cubridge.ir.types import DType
 from tests.support.variants import EXAMPLES
 
 SHAPE = Shape(1, 4, 2, 9, 13, 8)
@@ -345,3 +346,34 @@ def test_a_flag_that_is_neither_0_nor_1_is_refused_at_the_launch() -> None:
     assert [a.message for a in traced.spec.assumptions if "mask" in a.message][-1] == "`mask` holds 0 and 1 alone"
     with pytest.raises(CuError, match="holds other values"):
         compute_captures(traced, SHAPE, {"mask": torch.full((SHAPE.B, SHAPE.Lk), 0.5)})
+
+
+def test_integers_past_32_bits_and_floats_for_integers_are_refused_at_the_launch() -> None:
+    def documents(q, k, v, ids, width):
+        i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None, :]
+        keep = (ids[:, None, None, :] == ids[:, None, :1, None]) & ((i - j).abs() < width)
+        return (q @ repeated(k, q).mT).masked_fill(~keep, -torch.inf).softmax(-1) @ repeated(v, q)
+
+    extra = lambda shape, device: {"ids": torch.zeros(shape.B, shape.Lk, dtype=torch.long), "width": 9}  # noqa: E731
+    traced = trace(Reference.of(documents, extra))
+    ids = torch.full((SHAPE.B, SHAPE.Lk), 5)
+    for _ in range(2):
+        assert compute_captures(traced, SHAPE, {"ids": ids, "width": 9})["ids"].dtype == torch.int32
+    ids += 1 << 31  # the same tensor, changed
+    with pytest.raises(CuError, match="`ids` holds integers that 32 bits do not hold"):
+        compute_captures(traced, SHAPE, {"ids": ids, "width": 9})
+    with pytest.raises(CuError, match="`width` is torch.float32, and was an integer"):
+        compute_captures(traced, SHAPE, {"ids": ids * 0, "width": 7.5})
+
+
+def test_a_sum_of_integers_is_an_integer() -> None:
+    def documents(q, k, v, cuts):
+        i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[:, None]
+        of_row, of_key = (((x >= cuts) * (1 << 24)).sum(-1) for x in (i, j))
+        s = (q @ repeated(k, q).mT).masked_fill(of_row[:, None] != of_key, -torch.inf)
+        return s.softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(documents, lambda shape, device: {"cuts": torch.tensor([0, 7, 11])}))
+    assert {c.dtype for c in traced.spec.captures} == {DType.I32}
+    found = compute_captures(traced, SHAPE, {"cuts": torch.tensor([0, 7, 11])})
+    assert {int(x) for x in found["computed"]} == {n << 24 for n in (1, 2, 3)}
