@@ -82,11 +82,18 @@ def _output(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
+    group = parser.add_mutually_exclusive_group(required=required)
+    instead = "" if required else ", instead of the proposed passes"
+    group.add_argument("-p", "--pipeline", metavar="PIPELINE", help=f"`pass{{option=..}},pass`{instead}")
+    group.add_argument("--pipeline-file", type=_path, metavar="FILE.toml", help="the same as TOML")
+
+
 def _adapt(parser: argparse.ArgumentParser) -> None:
     _reference(parser)
     parser.add_argument("--kernel", default="sm80", metavar="sm80|sm90a|PATH.cu", help="the expert kernel to change")
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="element type of q, k, v")
-    parser.add_argument("-p", "--pipeline", metavar="PIPELINE", help="passes to run instead of the proposed ones")
+    _pipeline(parser, required=False)
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
     parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for the results")
     _model(parser)
@@ -142,15 +149,13 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.cu|FILE.cuir")
+    parser.add_argument("file", metavar="sm80|sm90a|FILE.cu|FILE.cuir")
     _instance(parser)
 
 
 def _opt(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.cuir", help="`-` reads stdin")
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("-p", "--pipeline", metavar="PIPELINE", help="`pass{option=..},pass`")
-    group.add_argument("--pipeline-file", type=_path, metavar="FILE.toml", help="the same as TOML")
+    _pipeline(parser, required=True)
     parser.add_argument("--print-ir-after-all", action="store_true", help="print the kernel after each pass, on stderr")
     parser.add_argument("--print-pipeline", action="store_true", help="print the pipeline as text, on stderr")
     parser.add_argument("--no-verify", action="store_true", help="do not verify before the first and after each pass")

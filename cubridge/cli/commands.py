@@ -38,7 +38,7 @@ def adapt(options: Namespace) -> int:
 
     adaptation = run_adapt(
         options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
-        pipeline=_given_pipeline(options.pipeline), model=_model(options, folder), progress=_say(options),
+        pipeline=_given_pipeline(options), model=_model(options, folder), progress=_say(options),
     )  # fmt: skip
     adaptation.write(folder)
     show(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
@@ -67,8 +67,9 @@ def explain(options: Namespace) -> int:
 def verify(options: Namespace) -> int:
     """Verify a kernel: static rules, order engine, value engine on a tiny problem, and for CUDA text the emulator."""
     from cubridge.driver.examine import examine_ir, examine_text
+    from cubridge.driver.kernels import PACKAGED
 
-    if options.file.endswith(".cu"):
+    if options.file.endswith(".cu") or options.file in PACKAGED:
         faults = examine_text(options.file, options.dtype, options.head_dim)
     else:
         faults = examine_ir(parse(read_source(options.file)))
@@ -82,13 +83,11 @@ def opt(options: Namespace) -> int:
     """Run a pass pipeline over a CuIR kernel."""
     from cubridge.driver.verify import verify_statically
     from cubridge.passes.base import PassContext
-    from cubridge.passes.pipeline import parse_toml
     from cubridge.passes.runner import run_pipeline
 
     kernel = parse(read_source(options.file))
-    pipeline = _given_pipeline(options.pipeline)
-    if pipeline is None:
-        pipeline = parse_toml(read_source(str(options.pipeline_file)))
+    pipeline = _given_pipeline(options)
+    assert pipeline is not None
     if options.print_pipeline:
         progress(pipeline.to_text())
     after = _print_after if options.print_ir_after_all else None
@@ -235,10 +234,12 @@ def _silent(_: str) -> None:
     pass
 
 
-def _given_pipeline(text: str | None) -> Pipeline | None:
-    from cubridge.passes.pipeline import parse_text
+def _given_pipeline(options: Namespace) -> Pipeline | None:
+    from cubridge.passes.pipeline import parse_text, parse_toml
 
-    return None if text is None else parse_text(text)
+    if options.pipeline_file is not None:
+        return parse_toml(read_source(str(options.pipeline_file)))
+    return None if options.pipeline is None else parse_text(options.pipeline)
 
 
 def _print_after(name: str, kernel: Kernel) -> None:

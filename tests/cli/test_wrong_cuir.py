@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.command import as_json, cuirc, fails, stdin_of
 from tests.support.golden_texts import golden_file
+from tests.support.variants import EXAMPLES
 
 TEXT = golden_file("sm80").text
 
@@ -91,6 +92,12 @@ def test_a_fault_of_the_pipeline(pipeline: str, code: str, column: int, tmp_path
 def test_a_fault_of_a_pipeline_file(toml: str, code: str, tmp_path: Path) -> None:
     path = _write(tmp_path, toml, "pipeline.toml")
     ended = fails(["opt", _write(tmp_path, TEXT), "--pipeline-file", path], code, 1)
+    assert ended.places[0][0] == str(path)
+
+
+def test_adapt_takes_a_pipeline_file_too(tmp_path: Path) -> None:
+    path = _write(tmp_path, '[[pass]]\nname = "no-such-pass"\n', "pipeline.toml")
+    ended = fails(["adapt", EXAMPLES / "full.py", "--pipeline-file", path, "-o", tmp_path / "out"], "CU501", 1)
     assert ended.places[0][0] == str(path)
 
 
