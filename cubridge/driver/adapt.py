@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from cubridge.driver.attention import full_attention
 from cubridge.driver.checks import Findings, Here, Subject, Tools, check_subject
 from cubridge.driver.found import found
-from cubridge.driver.kernels import ChosenKernel, choose_kernel
+from cubridge.driver.kernels import DTYPES, ChosenKernel, choose_kernel
 from cubridge.driver.lift import OUTSIDE, lift_verified
 from cubridge.driver.lift_judge import JudgedLift
 from cubridge.driver.long_lengths import check_long_lengths
@@ -88,13 +88,16 @@ class Adapted:
         return Subject(attention, self.kernel, self.lifted, self.target, self.text, self.dtype, self.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Adaptation:
     """What the user holds. `compile()` gives a PyTorch operator on a machine with a GPU."""
 
     adapted: Adapted
     report: Report
     seconds: dict[str, float]
+
+    def __repr__(self) -> str:
+        return f"Adaptation({self.report.reference} -> {self.report.kernel}, {self.report.dtype}: {self.report.verdict})"
 
     @property
     def source_ir(self) -> Kernel:
@@ -209,6 +212,9 @@ def _adapt(
     extra_inputs: Callable[..., object] | None, pipeline: Pipeline | None, stages: ModelStages | None, watch: Stopwatch,
     progress: Progress,
 ) -> Adapted:  # fmt: skip
+    if dtype not in DTYPES:
+        help = "one of " + ", ".join(f'"{name}"' for name in DTYPES)
+        raise CuError(Diagnostic("CU809", f"`{dtype}` is no element type of the kernels", help=help))
     with watch.stage("read the kernel", progress):
         chosen = choose_kernel(kernel)
         lifted = _lift(chosen, dtype, (shape or DEFAULT_SHAPE).D, stages)
