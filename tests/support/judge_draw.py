@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
 
 import torch
 
@@ -13,12 +14,13 @@ from cubridge.driver.check import Checker, approximations
 from cubridge.driver.checks import emulate
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_verified
+from cubridge.driver.long_lengths import check_long_lengths
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.plan import Case
 from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.runners import ValueRunner
-from cubridge.driver.transfer import transfer
+from cubridge.driver.transfer import transfer_before_checks
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from cubridge.driver.problem import Problem
     from cubridge.driver.runners import Runner
     from cubridge.frontend.cuda.lift import Lifted
+    from cubridge.ir.nodes import Kernel
 
 HEAD_DIM: Final = 64
 CASES: Final = (
@@ -62,17 +65,19 @@ def source(kernel: str) -> Source:
 
 
 def judge_draw(path: Path, kernel: str, emulated: bool = False) -> Outcome:
-    """Adapt `kernel` to the reference in `path`. Raises WrongError with the first difference."""
+    """Adapt `kernel` to the reference in `path`. `emulated`: also run its text, and look at points of long problems.
+    Raises WrongError with the first difference."""
     base = source(kernel)
     try:
         reference = read_reference(path)
-        target = transfer(base.lifted.kernel, reference.attention.spec).kernel
+        target = transfer_before_checks(base.lifted.kernel, reference.attention.spec).kernel
         patched = lower_kernel(base.chosen, base.lifted, target, "bf16", HEAD_DIM)
     except CuError as error:
         return Outcome(error.diagnostics[0])
     checker = Checker(reference.attention, "bf16", approximations(target))
     runners: list[Runner] = [ValueRunner(target)]
     if emulated:
+        _look_far(target, reference)
         runners.append(emulate(base.chosen.with_text(patched_source(patched)), "bf16"))
     shapes = [(case, s) for case in CASES for s in fitting_shapes(reference.attention.spec, [case.shape])]
     if not shapes:
@@ -89,17 +94,22 @@ def judge_draw(path: Path, kernel: str, emulated: bool = False) -> Outcome:
     return Outcome(worst=max(worst))
 
 
+def _look_far(target: Kernel, reference: TracedReference) -> None:
+    try:
+        check_long_lengths(target, reference.attention.spec)
+    except CuError as error:
+        raise WrongError(str(error)) from error
+
+
 def _compare_with_python(reference: TracedReference, problem: Problem) -> None:
-    """The oracle, which is a replay of the trace, against the function itself; but where the function's own fp32 overflows, as
-    an `exp` of `q.float()` may: the oracle has more exponents."""
+    """The oracle, which is a replay of the trace, against the function itself, with fp64 for its fp32: an `exp` of `q.float()`
+    may overflow in fp32."""
     traced = reference.traced
     extra = traced.extra(problem.shape)
-    with torch.no_grad():
+    with torch.no_grad(), patch.object(torch.Tensor, "float", torch.Tensor.double):
         found = traced.reference.function(problem.q.double(), problem.k.double(), problem.v.double(), **extra)
     out = found[0] if isinstance(found, tuple) else found
     empty = traced.empty_rows(problem.shape.sizes(), problem.captures)[..., None]  # pyright: ignore[reportArgumentType]
     want = out.double().masked_fill(empty, 0.0)
-    kept = want.isfinite()
-    if not torch.allclose(problem.out[kept], want[kept], rtol=1e-4, atol=1e-4):
-        error = (problem.out - want)[kept].abs().max()
-        raise WrongError(f"the oracle is not the function at {problem.shape}: {error:.3g}")
+    if not torch.allclose(problem.out, want, rtol=1e-4, atol=1e-4):
+        raise WrongError(f"the oracle is not the function at {problem.shape}: {(problem.out - want).abs().max():.3g}")
