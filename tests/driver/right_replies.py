@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -127,8 +127,6 @@ SPOILS: Final = (
 )  # fmt: skip
 
 
-def spoiled() -> Iterator[tuple[Spoil, Right, str]]:
-    """Each operator on the first right answer that it changes."""
-    for spoil in SPOILS:
-        right, text = next((r, t) for r in RIGHT if (t := spoil.apply(r.text)) is not None)
-        yield spoil, right, text
+def spoiled(spoil: Spoil) -> tuple[Right, str]:
+    """The first right answer that an operator changes, and what it makes of it."""
+    return next((r, t) for r in RIGHT if (t := spoil.apply(r.text)) is not None)

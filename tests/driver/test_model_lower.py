@@ -13,8 +13,14 @@ from cubridge.llm.tools import read_calls
 from tests.driver.lowering_replies import chosen, edit, edits, lower, patched, region_lines, tool
 from tests.driver.talk import Scripted, lifted
 
-MASK = region_lines(patched("prefix_lm"), "mask")
-RANGE = edit("kv_range", region_lines(patched("prefix_lm"), "kv_range"))
+
+def right_mask() -> list[str]:
+    """The mask that the rules write."""
+    return region_lines(patched("prefix_lm"), "mask")
+
+
+def right_range() -> str:
+    return edit("kv_range", region_lines(patched("prefix_lm"), "kv_range"))
 
 
 def faults(*replies: str) -> list[str]:
@@ -27,8 +33,9 @@ def faults(*replies: str) -> list[str]:
 
 def mask(*lines: str) -> str:
     """The mask of the rules with these lines at the head of its inner loop."""
-    at = next(n for n, line in enumerate(MASK) if "const int j" in line)
-    return edit("mask", [*MASK[:at], *lines, *MASK[at:]])
+    body = right_mask()
+    at = next(n for n, line in enumerate(body) if "const int j" in line)
+    return edit("mask", [*body[:at], *lines, *body[at:]])
 
 
 def test_the_rules_text_by_edits() -> None:
@@ -46,17 +53,17 @@ def test_the_rules_text_by_edits() -> None:
 
 def test_text_that_lifting_cannot_read_is_judged_by_runs() -> None:
     """Two columns a step: right, and no form of the vocabulary."""
-    body = [line.replace("++c", "c += 2") for line in MASK]
+    body = [line.replace("++c", "c += 2") for line in right_mask()]
     at = next(n for n, line in enumerate(body) if "const int j" in line)
     body[at : at + 2] = [
         "            s[r][c] = kv_start + frag_col(c) <= last ? s[r][c] : -INFINITY;",
         "            s[r][c + 1] = kv_start + frag_col(c + 1) <= last ? s[r][c + 1] : -INFINITY;",
     ]
-    lowered, talk = lower("prefix_lm", RANGE + edit("mask", body) + tool("finish"))
+    lowered, talk = lower("prefix_lm", right_range() + edit("mask", body) + tool("finish"))
     assert not lowered.is_lifted
     assert "runs alone judge it" in str(talk.transcript.events[-2]["result"])
     wrong = [line.replace("frag_col(c + 1) <= last", "frag_col(c + 1) <= last + 1") for line in body]
-    assert faults(RANGE + edit("mask", wrong) + tool("finish")) == ["CU844"]
+    assert faults(right_range() + edit("mask", wrong) + tool("finish")) == ["CU844"]
 
 
 def test_the_source_text_is_not_the_target() -> None:
@@ -69,7 +76,7 @@ def test_line_edits() -> None:
         "edit_region mask", "@insert 3", "        const int i = tile.q_start + frag_row(r);", last,
         "@modify 7", "            s[r][c] = j <= last ? s[r][c] : -INFINITY;",
     )  # fmt: skip
-    lowered, _ = lower("prefix_lm", RANGE + call, tool("finish"))
+    lowered, _ = lower("prefix_lm", right_range() + call, tool("finish"))
     assert lowered.patched == patched("prefix_lm")
 
 
@@ -123,9 +130,8 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("line", FORBIDDEN)
 def test_cuda_that_a_model_may_not_write(line: str) -> None:
-    at = next(n for n, code in enumerate(MASK) if "const int j" in code)
     editor = RegionEditor(chosen().text.source, lifted().source_map, ("mask",))
-    [call] = read_calls(edit("mask", [*MASK[:at], f"            {line}", *MASK[at:]]))
+    [call] = read_calls(mask(f"            {line}"))
     editor.edit(call)
     source, instance = patched_source(editor.patched()), chosen().instantiation("bf16", 64)
     with pytest.raises(CuError) as caught:
@@ -141,8 +147,8 @@ def test_no_tool_compiles_or_runs_it() -> None:
 
 def test_a_region_may_define_a_function_of_its_own() -> None:
     helper = "DEVICE bool sees(int last, int j) { return j <= last; }"
-    body = [helper, *(line.replace("j <= last ?", "sees(last, j) ?") for line in MASK)]
-    assert lower("prefix_lm", RANGE + edit("mask", body) + tool("finish"))[0].is_lifted
+    body = [helper, *(line.replace("j <= last ?", "sees(last, j) ?") for line in right_mask())]
+    assert lower("prefix_lm", right_range() + edit("mask", body) + tool("finish"))[0].is_lifted
 
 
 def test_what_the_prompt_says() -> None:

@@ -9,12 +9,9 @@ import pytest
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lower import lower_kernel
 from cubridge.ir.diagnostics import CuError
-from tests.driver.right_replies import RIGHT, Right, Spoil, spoiled
+from tests.driver.right_replies import RIGHT, SPOILS, Right, Spoil, spoiled
 from tests.driver.talk import answer, lifted
-from tests.driver.unusual_replies import Unusual, unusual
-
-WRONG = list(spoiled())
-UNUSUAL = unusual()
+from tests.driver.unusual_replies import UNUSUAL, Unusual
 
 
 @pytest.mark.parametrize("right", RIGHT, ids=lambda r: f"{r.variant}-{r.form.__name__}")
@@ -22,8 +19,9 @@ def test_right_answers(right: Right) -> None:
     answer(right.variant, right.text, kernel=right.kernel)
 
 
-@pytest.mark.parametrize(("spoil", "right", "text"), WRONG, ids=[f"{s.kind}-{n}" for n, (s, _, _) in enumerate(WRONG)])
-def test_wrong_answers(spoil: Spoil, right: Right, text: str) -> None:
+@pytest.mark.parametrize("spoil", SPOILS, ids=[f"{s.kind}-{n}" for n, s in enumerate(SPOILS)])
+def test_wrong_answers(spoil: Spoil) -> None:
+    right, text = spoiled(spoil)
     with pytest.raises(CuError) as caught:
         answer(right.variant, text, kernel=right.kernel)
     first, *reasons = caught.value.diagnostics
@@ -33,7 +31,7 @@ def test_wrong_answers(spoil: Spoil, right: Right, text: str) -> None:
 
 
 def test_there_are_enough_wrong_answers_of_each_kind() -> None:
-    assert min(Counter(s.kind for s, _, _ in WRONG).values()) >= 5
+    assert min(Counter(s.kind for s in SPOILS).values()) >= 5
 
 
 @pytest.mark.parametrize("odd", UNUSUAL, ids=[u.name for u in UNUSUAL])

@@ -9,10 +9,21 @@ from tests.driver.talk import cuir_reply
 
 @dataclass(frozen=True, slots=True)
 class Unusual:
+    """`reply`: the answer, or "" for the rules' target with each of the changes made, everywhere."""
+
     name: str
     variant: str
-    text: str
+    reply: str
+    changes: tuple[tuple[str, str], ...] = ()
     kernel: str = "sm80"
+
+    @property
+    def text(self) -> str:
+        text = self.reply or cuir_reply(self.variant, self.kernel)
+        for old, new in self.changes:
+            assert old in text, old
+            text = text.replace(old, new)
+        return text
 
 
 def piped(name: str, variant: str, pipeline: str) -> Unusual:
@@ -20,12 +31,7 @@ def piped(name: str, variant: str, pipeline: str) -> Unusual:
 
 
 def written(name: str, variant: str, *changes: tuple[str, str], kernel: str = "sm80") -> Unusual:
-    """The rules' target with each of the changes made, everywhere."""
-    text = cuir_reply(variant, kernel)
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    return Unusual(name, variant, text, kernel)
+    return Unusual(name, variant, "", changes, kernel)
 
 
 ALL_TILES = (
@@ -54,10 +60,6 @@ rewrite-mask { keep = "(j <= i) | (j < Lq // 4)" } ,
   infer-kv-range
 ````
 which says it."""
-
-
-def unusual() -> tuple[Unusual, ...]:
-    return (*_pipelines(), *_written())
 
 
 def _pipelines() -> tuple[Unusual, ...]:
@@ -130,3 +132,6 @@ def _written() -> tuple[Unusual, ...]:
         written("no lag of the reference", "prefix_lm", NO_LAG),
         written("always rescaled", "sliding_window_causal", ALWAYS_RESCALED),
     )
+
+
+UNUSUAL = (*_pipelines(), *_written())
