@@ -97,7 +97,9 @@ class Adaptation:
     seconds: dict[str, float]
 
     def __repr__(self) -> str:
-        return f"Adaptation({self.report.reference} -> {self.report.kernel}, {self.report.dtype}: {self.report.verdict})"
+        return (
+            f"Adaptation({self.report.reference} -> {self.report.kernel}, {self.report.dtype}: {self.report.verdict})"
+        )
 
     @property
     def source_ir(self) -> Kernel:

@@ -90,14 +90,15 @@ def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int) -> Captures:
     large = max(shape.Lq, shape.Lk) + 1
     found: dict[str, int | float | MadeUp] = {}
     for n, capture in enumerate(spec.captures):
-        is_float = capture.dtype == "f32"
-        narrow = capture.dtype == "bool" or capture.name in indices
+        is_float, is_flag = capture.dtype == "f32", capture.dtype == "bool"
+        narrow = is_flag or capture.name in indices
         low, high = (0, 2) if narrow else (-1, 4) if seed % 2 == 0 else (0, large)
         if capture.extents:
             extents = tuple(int(evaluate_number(e, shape.sizes())) for e in capture.extents)  # pyright: ignore
-            found[capture.name] = MadeUp(extents, 31 * seed + n, low, high, is_float)
+            found[capture.name] = MadeUp(extents, 31 * seed + n, low, high, is_float, is_flag)
         else:
-            found[capture.name] = 0.25 + random.random() if is_float else random.randrange(max(low, 1), high)
+            number = 0.25 + random.random() if is_float else random.randrange(max(low, 1), high)
+            found[capture.name] = bool(number) if is_flag else number
     return found
 
 

@@ -88,7 +88,19 @@ def problem_of(
     lse = values.lse if lse is None else lse
     vague, filled = vagueness(values, out, v[:, heads], ds), filled_rows(values)
     return Problem(
-        shape, kind, q, k, v, captures, out, bound, lse, _lse_bound(values, ds), own, vague, filled if filled.any() else None
+        shape,
+        kind,
+        q,
+        k,
+        v,
+        captures,
+        out,
+        bound,
+        lse,
+        _lse_bound(values, ds),
+        own,
+        vague,
+        filled if filled.any() else None,
     )
 
 

@@ -51,14 +51,15 @@ def gather_checked(base: Elements, name: str, indices: list[Tensor], guards: lis
 class MadeUp:
     """A tensor of any size, of which each element follows from its indices and a seed.
 
-    Integers are in [low, high); floats are multiples of 2 ** -10 in [-1, 1). `pad`: elements after the last axis, which
-    repeat its last element."""
+    Integers are in [low, high), as booleans where `is_flag`; floats are multiples of 2 ** -10 in [-1, 1). `pad`: elements
+    after the last axis, which repeat its last element."""
 
     extents: tuple[int, ...]
     seed: int
     low: int
     high: int
     is_float: bool
+    is_flag: bool = False
     pad: int = 0
 
     @property
@@ -76,4 +77,7 @@ class MadeUp:
             mixed = (mixed * 2654435761 + inside * 40503 + 12345) & 0x7FFFFFFF
             mixed = ((mixed ^ (mixed >> 15)) * 2246822519) & 0x7FFFFFFF
         mixed = mixed ^ (mixed >> 13)
-        return (mixed % 2048 - 1024).double() / 1024 if self.is_float else mixed % (self.high - self.low) + self.low
+        if self.is_float:
+            return (mixed % 2048 - 1024).double() / 1024
+        whole = mixed % (self.high - self.low) + self.low
+        return whole.bool() if self.is_flag else whole

@@ -1,4 +1,5 @@
 """Kernels that are right at every length that a run has, and wrong at longer ones."""
+# pyright: basic
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 from cubridge.driver.adapt import adapt, adapt_unchecked
 from cubridge.driver.attention import full_attention
@@ -176,3 +178,17 @@ def test_adapting_a_text_that_is_wrong_further_on(tmp_path: Path) -> None:
     (tmp_path / "attention_forward.cu").write_text(wrong)
     with pytest.raises(CuError, match="batch b=4 is produced 0 times"):
         adapt_unchecked(EXAMPLES / "full.py", str(tmp_path / "attention_forward.cu"))
+
+
+def test_captured_booleans_choose_and_mask() -> None:
+    def extra_inputs(shape, device):
+        return {"alive": torch.arange(shape.Lq).expand(shape.B, -1) % 13 > 0}
+
+    def attention(q, k, v, alive):
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+        s = torch.where(alive[:, None, :, None], q @ k.mT, 0.5 * (q @ k.mT))
+        keep = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril() ^ alive[:, None, :, None]
+        return s.masked_fill(~keep, -torch.inf).softmax(-1) @ v
+
+    spec = read_reference(attention, extra_inputs=extra_inputs).attention.spec
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
