@@ -191,7 +191,7 @@ _WORKERS: Final = 2
 
 
 def adapt_unchecked(
-    reference: Callable[..., object] | Path | str,
+    reference: Callable[..., object] | Path | str | TracedReference,
     kernel: str = "sm80",
     shape: Shape | None = None,
     dtype: str = "bf16",
@@ -201,7 +201,8 @@ def adapt_unchecked(
     model: ModelUse | None = None,
 ) -> Adapted:
     """The patched kernel alone, verified as CuIR, evaluated at points of long problems, and not run: for tools that check it
-    elsewhere, such as on a GPU. What a model wrote was run all the same, before it was accepted."""
+    elsewhere, such as on a GPU. A reference that was read before, in this dtype, is not read again for another kernel. What a
+    model wrote was run all the same, before it was accepted."""
     with ExitStack() as stack:
         stages = None if model is None else stack.enter_context(ModelStages(model))
         adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, stages, Stopwatch(), _silent)
@@ -210,9 +211,9 @@ def adapt_unchecked(
 
 
 def _adapt(
-    reference: Callable[..., object] | Path | str, kernel: str, shape: Shape | None, dtype: str, function: str | None,
-    extra_inputs: Callable[..., object] | None, pipeline: Pipeline | None, stages: ModelStages | None, watch: Stopwatch,
-    progress: Progress,
+    reference: Callable[..., object] | Path | str | TracedReference, kernel: str, shape: Shape | None, dtype: str,
+    function: str | None, extra_inputs: Callable[..., object] | None, pipeline: Pipeline | None,
+    stages: ModelStages | None, watch: Stopwatch, progress: Progress,
 ) -> Adapted:  # fmt: skip
     if dtype not in DTYPES:
         help = "one of " + ", ".join(f'"{name}"' for name in DTYPES)
@@ -222,8 +223,7 @@ def _adapt(
         lifted = _lift(chosen, dtype, (shape or DEFAULT_SHAPE).D, stages)
         check_long_lengths(lifted.kernel, full_attention().spec)
     with watch.stage("read the reference", progress):
-        given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
-        traced = read_reference(given, function, shape, extra_inputs, dtype)
+        traced = _read(reference, function, shape, extra_inputs, dtype)
     sizes = shape or next(iter(fitting_shapes(traced.attention.spec, [DEFAULT_SHAPE])), traced.traced.shape)
     subject = ModelSubject(chosen, lifted, traced, dtype, sizes)
     with watch.stage("transfer", progress):
@@ -247,6 +247,16 @@ def _adapt(
         proposer=transferred.proposer,
         lowered_by=lowered_by,
     )
+
+
+def _read(
+    reference: Callable[..., object] | Path | str | TracedReference, function: str | None, shape: Shape | None,
+    extra_inputs: Callable[..., object] | None, dtype: str,
+) -> TracedReference:  # fmt: skip
+    if isinstance(reference, TracedReference):
+        return reference
+    given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
+    return read_reference(given, function, shape, extra_inputs, dtype)
 
 
 _LIFTED_BY_MODEL: Final = (

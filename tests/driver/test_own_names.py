@@ -67,8 +67,9 @@ def test_it_is_lifted_broken_and_adapted(kernel: Path, tmp_path: Path, capfd: py
     assert "is a row of kind `rows` in FILE.lemmas.toml" in capfd.readouterr().err
     assert register.main([contract, rows]) == 0
     assert main(["verify", str(kernel), "--head-dim", "64"]) == 0
-    assert main(["faults", str(kernel), "--head-dim", "64", "--every", "32"]) == 0
-    assert main(["adapt", str(EXAMPLES / "documents.py"), "--kernel", str(kernel), "-o", str(tmp_path)]) == 0
+    assert main(["faults", str(kernel), "--head-dim", "64", "--every", "96"]) == 0
+    variant = [str(EXAMPLES / "documents.py"), "--kernel", str(kernel), "--shape", "1,4,2,200,200,64"]
+    assert main(["adapt", *variant, "-o", str(tmp_path)]) == 0
 
 
 def test_a_row_of_nothing_is_a_fault(kernel: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -20,6 +21,7 @@ either = pytest.mark.parametrize("form", [canonical, value_form])
 OLD = "    s = exp2(s * p.exponent_scale - row.m_exponent)\n    row.l = row.l * row.o_scale + partial_rowsum(s)\n"
 
 
+@cache
 def with_probs(body: str) -> Kernel:
     text = golden_file("sm80").text
     assert OLD in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -46,11 +46,16 @@ def _operator(**constants):
     )
 
 
+@cache
+def _of_source():
+    return _operator(**SOURCE)
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_34_the_same_source_with_other_constants(name: str) -> None:
     inputs = random_inputs(1, 2, 1, 70, 90)
     constants = (SOURCE, SOURCE | {name: CHANGES[name]})
-    operators = [_operator(**c) for c in constants]
+    operators = (_of_source(), _operator(**constants[1]))
     assert operators[0].key != operators[1].key
     for operator, given in zip(operators, constants, strict=True):
         want = _windowed(*(x.double() for x in inputs), **given)
@@ -58,7 +63,7 @@ def test_34_the_same_source_with_other_constants(name: str) -> None:
 
 
 def test_34_the_same_reference_is_the_same_kernel() -> None:
-    assert _operator(**SOURCE).key == _operator(**SOURCE).key
+    assert _operator(**SOURCE).key == _of_source().key
 
 
 def test_34_one_kernel_with_other_strides() -> None:

@@ -62,7 +62,7 @@ def visible(reference: Reference, lq: int, lk: int, extra: Extra = None) -> list
 def refused(reference: Reference, extra: Extra = None) -> Diagnostic:
     """Why a reference is not adapted."""
     try:
-        adapt_unchecked(reference, extra_inputs=extra)
+        adapt_unchecked(traced(reference, extra))
     except CuError as error:
         return error.diagnostics[0]
     raise AssertionError("the reference was adapted")
@@ -71,7 +71,7 @@ def refused(reference: Reference, extra: Extra = None) -> Diagnostic:
 @cache
 def adapted(reference: Reference, extra: Extra = None, kernel: str = "sm80") -> Adapted:
     """Head dim 64, bf16."""
-    return adapt_unchecked(reference, kernel, extra_inputs=extra)
+    return adapt_unchecked(traced(reference, extra), kernel)
 
 
 @cache
