@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -221,7 +222,7 @@ def _adapt(
     with watch.stage("read the kernel", progress):
         chosen = choose_kernel(kernel)
         lifted = _lift(chosen, dtype, (shape or DEFAULT_SHAPE).D, stages)
-        check_long_lengths(lifted.kernel, full_attention().spec)
+        _check_source(lifted.kernel)
     with watch.stage("read the reference", progress):
         traced = _read(reference, function, shape, extra_inputs, dtype)
     sizes = shape or next(iter(fitting_shapes(traced.attention.spec, [DEFAULT_SHAPE])), traced.traced.shape)
@@ -294,6 +295,12 @@ def _lower(subject: ModelSubject, target: Kernel, stages: ModelStages | None) ->
     assert stages is not None
     lowered = stages.lower(subject, target)
     return lowered.patched, lowered.kernel, stages.use.provider.name
+
+
+@lru_cache(maxsize=8)
+def _check_source(kernel: Kernel) -> None:
+    """A source computes full attention at long lengths too. Errors: as `check_long_lengths`."""
+    check_long_lengths(kernel, full_attention().spec)
 
 
 def make_report(adapted: Adapted, findings: Findings) -> Report:
