@@ -21,6 +21,7 @@ from cubridge.driver.plan import gpu_cases
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import DEFAULT_SHAPE
 from tests.support.compose import compose
+from tests.support.judge_draw import KNOWN_REFUSALS
 
 HEAD_DIM: Final = 64
 DTYPE: Final = "bf16"
@@ -28,7 +29,8 @@ DTYPE: Final = "bf16"
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """`refused`: why there is no kernel, `fault`: why one that was accepted does not compile; "" if neither."""
+    """`refused`: a known reason for which there is no kernel, `fault`: another one, or why a kernel does not compile; "" if
+    neither."""
 
     number: int
     refused: str = ""
@@ -49,7 +51,7 @@ def load_draws(folder: Path, drawn: Sequence[Drawn]) -> Iterator[Built]:
 
 def refusal_table(drawn: Sequence[Drawn]) -> str:
     reasons = Counter(d.refused for d in drawn if d.refused)
-    accepted = sum(not d.refused for d in drawn)
+    accepted = sum(not (d.refused or d.fault) for d in drawn)
     return "\n".join(
         (f"{accepted} of {len(drawn)} adapted", *(f"{n:4} refused: {r}" for r, n in reasons.most_common()))
     )
@@ -67,7 +69,8 @@ def _build(number: int, arch: str, folder: Path) -> Drawn:
     try:
         adapted = adapt_unchecked(path, kernel, replace(DEFAULT_SHAPE, D=HEAD_DIM), DTYPE)
     except CuError as error:
-        return Drawn(number, f"{error.diagnostics[0].code} {error.diagnostics[0].message}")
+        code, reason = error.diagnostics[0].code, f"{error.diagnostics[0].code} {error.diagnostics[0].message}"
+        return Drawn(number, refused=reason) if code in KNOWN_REFUSALS else Drawn(number, fault=str(error))
     text, attention = adapted.text, adapted.reference.attention
     try:
         compile_best(text.source, text.contract, DTYPES[DTYPE], HEAD_DIM, arch, include_dirs=text.include_dirs)

@@ -84,8 +84,8 @@ def _parts(spec: AttentionSpec, kernel: Kernel) -> Iterable[Node]:
 
 def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int) -> Captures:
     """A value for every capture. Integers are small in every other problem, and else as large as lengths; those that index
-    something are 0 or 1."""
-    indices = _used_as_index(spec)
+    something are 0 or 1, those that divide something are positive."""
+    indices, divisors = _used_as_index(spec), _used_as_divisor(spec)
     random = Random(seed)
     large = max(shape.Lq, shape.Lk) + 1
     found: dict[str, int | float | MadeUp] = {}
@@ -93,6 +93,7 @@ def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int) -> Captures:
         is_float, is_flag = capture.dtype == "f32", capture.dtype == "bool"
         narrow = is_flag or capture.name in indices
         low, high = (0, 2) if narrow else (-1, 4) if seed % 2 == 0 else (0, large)
+        low = max(low, 1) if capture.name in divisors else low
         if capture.extents:
             extents = tuple(int(evaluate_number(e, shape.sizes())) for e in capture.extents)  # pyright: ignore
             found[capture.name] = MadeUp(extents, 31 * seed + n, low, high, is_float, is_flag)
@@ -103,9 +104,18 @@ def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int) -> Captures:
 
 
 def _used_as_index(spec: AttentionSpec) -> set[str]:
-    parts: list[Expr] = [spec.score, spec.mask, spec.weight, *(r.over for r in spec.rows)]
-    inside = (i for part in parts for node in walk(part) if isinstance(node, Index) for i in node.indices)
+    inside = (i for node in _read_per_key(spec) if isinstance(node, Index) for i in node.indices)
     return {n.base.id for i in inside for n in walk(i) if isinstance(n, Index) and isinstance(n.base, Name)}
+
+
+def _used_as_divisor(spec: AttentionSpec) -> set[str]:
+    below = (node.right for node in _read_per_key(spec) if isinstance(node, Binary) and node.op in ("/", "//", "%"))
+    return {n.id for divisor in below for n in walk(divisor) if isinstance(n, Name)}
+
+
+def _read_per_key(spec: AttentionSpec) -> Iterable[Node]:
+    parts: list[Expr] = [spec.score, spec.mask, spec.weight, *(r.over for r in spec.rows)]
+    return (node for part in parts for node in walk(part))
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def _power(a: Value, b: Value) -> Value:
 def _guard(expr: Expr, fn: Callable[..., Value], *args: Value) -> Value:
     try:
         return fn(*args)
-    except (ZeroDivisionError, ValueError, OverflowError, TypeError) as error:
+    except (ZeroDivisionError, ValueError, OverflowError, TypeError, RuntimeError) as error:  # the last is torch's
         raise CuError(Diagnostic("CU301", f"this expression has no value: {error}", expr.span)) from error
 
 
@@ -155,7 +155,8 @@ def _tensor_calls() -> dict[str, Callable[..., Tensor]]:
 
 
 def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
-    """The function `fn` of arguments among which are tensors. Errors: CU301 for one that has no elementwise meaning."""
+    """The function `fn` of arguments among which are tensors. Errors: CU301 for one that has no elementwise meaning, or
+    no value of these."""
     import torch
 
     table = _tensor_calls()
@@ -164,7 +165,7 @@ def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
     like = next(a for a in args if is_tensor(a) and a.dtype != torch.bool) if fn in ("maximum", "minimum") else None
     if like is not None:
         args = [a if is_tensor(a) else torch.as_tensor(a, dtype=like.dtype) for a in args]
-    return table[fn](*args)
+    return _guard(expr, table[fn], *args)
 
 
 def _to_float(x: Tensor) -> Tensor:

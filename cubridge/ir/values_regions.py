@@ -289,10 +289,7 @@ def _call(expr: Expr, fn: str, args: list[Read]) -> Read:
         values = aligned(*(a(env) for a in args))
         if not any(isinstance(v, Tensor) for v in values):
             return scalar_call(fn, values, expr)
-        try:
-            return tensor_call(expr, fn, list(values))
-        except (RuntimeError, TypeError) as error:
-            raise fault("CU301", f"this expression has no value: {error}", expr) from None
+        return tensor_call(expr, fn, list(values))
 
     return apply
 

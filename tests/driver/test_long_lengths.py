@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
+from cubridge.driver import long_lengths
 from cubridge.driver.adapt import adapt, adapt_unchecked
 from cubridge.driver.attention import full_attention
 from cubridge.driver.kernels import choose_kernel
@@ -69,7 +71,8 @@ def line(fault: Diagnostic) -> str:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_right_targets_pass(variant: str) -> None:
+def test_right_targets_pass(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_lengths, "_of_the_reference", nullcontext)  # no size is passed over
     spec = spec_of(variant)
     for kernel in KERNELS:
         assert long_fault(transfer_unverified(source(kernel), spec), spec) is None
@@ -191,4 +194,25 @@ def test_captured_booleans_choose_and_mask() -> None:
         return s.masked_fill(~keep, -torch.inf).softmax(-1) @ v
 
     spec = read_reference(attention, extra_inputs=extra_inputs).attention.spec
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
+
+
+def test_a_captured_divisor_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_lengths, "_of_the_reference", nullcontext)
+
+    def extra_inputs(shape, device):
+        return {"chunk": torch.arange(shape.Lq) % 5 + 3}
+
+    def attention(q, k, v, chunk):
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+        i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None]
+        keep = j // chunk[:, None] <= i // chunk[:, None]
+        return (q @ k.mT).masked_fill(~keep, -torch.inf).softmax(-1) @ v
+
+    spec = read_reference(attention, extra_inputs=extra_inputs).attention.spec
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
+
+
+def test_a_size_where_the_reference_has_no_value_is_passed_over() -> None:
+    spec = softmax_spec(mask="j <= i // (Lk - 8192)")
     assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
