@@ -230,18 +230,18 @@ def check_stores(arch: str, dtype: str) -> None:
         assert torch.equal(lse, wanted_lse), "store_rows"
 
 
-def check_integers(arch: str, dtype: str) -> None:
+def check_scalars(arch: str, dtype: str) -> None:
     import torch
 
     values = [*range(-9, 10), -(2**20) - 1, 2**20 + 3]
     pairs = [(x, y) for x in values for y in values]
     given = torch.tensor(pairs, dtype=torch.int32, device="cuda")
     found = torch.full((len(pairs), 8), -77, dtype=torch.int32, device="cuda")
-    launch(arch, dtype, "integers", Args(i=found, j=given, n=len(pairs)).pack(arch))
+    launch(arch, dtype, "scalars", Args(i=found, j=given, n=len(pairs)).pack(arch))
     for (x, y), row in zip(pairs, found.tolist(), strict=True):
         quotient, remainder = (x // y, x % y) if y else (0, 0)
-        wanted = [min(x, y), max(x, y), abs(x), quotient, remainder, -(-x // y) if y > 0 else 0]
-        assert row[:6] == wanted, (x, y, row, wanted)
+        wanted = [min(x, y), max(x, y), abs(x), quotient, remainder, -(-x // y) if y > 0 else 0, min(x, y)]
+        assert row[:7] == wanted, (x, y, row, wanted)
 
 
 def check_functions(arch: str, dtype: str) -> None:
@@ -301,7 +301,9 @@ TESTS: Final[Sequence[TrustTest]] = (
     TrustTest(
         "stores", ("OutputView", "RowView", "head_view", "row_view", "store_tile", "store_rows", "zero"), BOTH, check_stores
     ),
-    TrustTest("integers", ("imin", "imax", "iabs", "ceil_div", "floor_div", "floor_mod"), ("sm80",), check_integers),
+    TrustTest(
+        "scalars", ("imin", "imax", "iabs", "ceil_div", "floor_div", "floor_mod", "select"), ("sm80",), check_scalars
+    ),
     TrustTest("functions", ("ex2.approx", "lg2.approx", "tanh.approx", "rcp.approx"), ("sm80",), check_functions),
     TrustTest(
         "order",

@@ -57,7 +57,7 @@ KERNEL(NUM_THREADS, 1) stores(const __grid_constant__ Args a) { stores_of(a); }
 KERNEL(NUM_THREADS, 1) columns(const __grid_constant__ Args a) { columns_of(a); }
 
 // i[t * 8 ..]: helpers of the integers j[2 t], j[2 t + 1]
-KERNEL(NUM_THREADS, 1) integers(const __grid_constant__ Args a) {
+KERNEL(NUM_THREADS, 1) scalars(const __grid_constant__ Args a) {
     for (int t = thread_index(); t < a.n; t += NUM_THREADS) {
         const int x = a.j[2 * t], y = a.j[2 * t + 1];
         a.i[8 * t] = imin(x, y);
@@ -66,6 +66,7 @@ KERNEL(NUM_THREADS, 1) integers(const __grid_constant__ Args a) {
         a.i[8 * t + 3] = y == 0 ? 0 : floor_div(x, y);
         a.i[8 * t + 4] = y == 0 ? 0 : floor_mod(x, y);
         a.i[8 * t + 5] = y <= 0 ? 0 : ceil_div(x, y);
+        a.i[8 * t + 6] = (int)select(x < y, (float)x, (float)y);
     }
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cubridge.backend.compile_cache import CacheEntry, content_key, default_cache_dir, read_entry, write_entry
-from cubridge.backend.compile_log import Resources, messages_of, ptx_places, resources_of, serialised_wgmma
+from cubridge.backend.compile_log import SERIALISED, Resources, messages_of, ptx_places, resources_of, serialised_wgmma
 from cubridge.backend.headers import KERNELS_DIR, include_closure, uses_system_headers
 from cubridge.backend.nvrtc import NvrtcOutput, nvrtc_version, run_nvrtc, system_include_dir
 from cubridge.backend.targets import Target, check_shared_memory, find_target
@@ -53,7 +53,7 @@ def compile_kernel(
     cache_dir: Path | None = None,
 ) -> Compiled:
     """Compile one instantiation for `arch` (the contract's own if None). Needs neither GPU nor toolkit.
-    Errors: CU801 arch, CU802 a kernel of another one, CU803 shared memory, CU804 to CU808 what the compiler says."""
+    Errors: CU801 arch, CU802 a kernel of another one, CU803 shared memory, CU804 to CU808, CU810 what the compiler says."""
     target = _target(contract, arch)
     shared_bytes = shared_memory(contract, instantiation, target)
     headers = include_closure(source, include_dirs)
@@ -97,14 +97,26 @@ def compile_best(
     cache_dir: Path | None = None,
 ) -> Compiled:
     """The first instantiation of the contract that compiles without spills that count, else the one that spills least.
-    Errors: as compile_kernel; CU809 for a dtype or head dim that the contract does not list."""
+    Errors: as compile_kernel, CU810 only if every instantiation has it; CU809 for a dtype or head dim that the contract
+    does not list."""
     directories = tuple(include_dirs)
     candidates: list[Compiled] = []
+    serialised: list[CuError] = []
     for instantiation in listed_instantiations(contract, dtype, head_dim):
-        compiled = compile_kernel(source, contract, instantiation, arch, include_dirs=directories, cache_dir=cache_dir)
+        try:
+            compiled = compile_kernel(
+                source, contract, instantiation, arch, include_dirs=directories, cache_dir=cache_dir
+            )
+        except CuError as error:
+            if error.diagnostics[0].code != SERIALISED:
+                raise
+            serialised.append(error)
+            continue
         if compiled.resources.spills <= FEW_SPILLS:
             return compiled
         candidates.append(compiled)
+    if not candidates:
+        raise serialised[0]
     return min(candidates, key=lambda c: c.resources.spills)
 
 

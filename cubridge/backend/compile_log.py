@@ -33,11 +33,12 @@ _MESSAGE = re.compile(
 _INSTANTIATION = re.compile(
     r"^ +(?:detected during )?instantiation of (?P<text>.*?)(?: at line (?P<line>\d+)(?: of (?P<file>\S+))?)?$"
 )
+SERIALISED = "CU810"
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(?:, used (\d+) barriers)?(?:.*?, (\d+) bytes smem)?")
 _ASSEMBLER = re.compile(r"ptxas (?:application ptx input, line (?P<line>\d+); )?(?:error|fatal) *: (?P<text>.*)")
-_SERIALISED = re.compile(r"\(C75\d\d\)[^\n]*")
+_SERIALISES = re.compile(r"\(C75\d\d\)[^\n]*")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -66,9 +67,9 @@ def messages_of(log: str, files: Mapping[str, SourceFile], lines_of_ptx: Mapping
 def serialised_wgmma(log: str) -> tuple[Diagnostic, ...]:
     """The assembler waits after each wgmma where it cannot see that its registers are free (C7510 to C7519). It does
     not call that an error; here it is one, since such a kernel is several times slower than its text says."""
-    found = dict.fromkeys(m[0] for m in _SERIALISED.finditer(log))
+    found = dict.fromkeys(m[0] for m in _SERIALISES.finditer(log))
     help_ = "keep the registers of a wgmma untouched until its wait, and its accumulators out of branches"
-    return tuple(Diagnostic("CU807", f"the assembler serialises wgmma: {text}", help=help_) for text in found)
+    return tuple(Diagnostic(SERIALISED, f"the assembler serialises wgmma: {text}", help=help_) for text in found)
 
 
 def ptx_places(ptx: str, files: Mapping[str, SourceFile]) -> dict[int, Span]:

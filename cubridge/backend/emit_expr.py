@@ -30,7 +30,8 @@ from cubridge.ir.nodes import (
     Unary,
 )
 from cubridge.ir.region_types import ACCESSORS
-from cubridge.ir.types import DType
+from cubridge.ir.types import Axis, DType
+from cubridge.ir.walk import walk
 
 C_TYPES: Final = {DType.BOOL: "bool", DType.I32: "int", DType.I64: "i64", DType.F32: "float"}
 FLOAT_MAX: Final = 3.4028234663852886e38
@@ -164,8 +165,7 @@ class Expressions:
     def _call(self, expr: Expr, fn: str, args: tuple[Expr, ...]) -> c_ast.Node:
         match fn:
             case "where":
-                dtype = self._common(*args[1:])
-                return c.select(self.of(args[0]), self.of(args[1], dtype), self.of(args[2], dtype))
+                return self._where(expr, *args)
             case "f32":
                 return self._to_float(args[0])
             case "i32" | "i64":
@@ -178,6 +178,13 @@ class Expressions:
                 return c.call(str(FUNCTIONS[fn].cuda), self._array(args[0]))
             case _:
                 return self._device_call(expr, fn, args)
+
+    def _where(self, expr: Expr, condition: Expr, a: Expr, b: Expr) -> c_ast.Node:
+        """A call where an element of a tile takes a function: a branch around one would serialise wgmma in flight."""
+        dtype = self._common(a, b)
+        parts = self.of(condition), self.of(a, dtype), self.of(b, dtype)
+        by_call = dtype is DType.F32 and Axis.KEY in self.types.of(expr).axes and _are_long(a, b)
+        return c.call("select", *parts) if by_call else c.select(*parts)
 
     def _to_float(self, operand: Expr) -> c_ast.Node:
         """`f32(j)` is an addition of a constant in the column loop, not a conversion per element."""
@@ -205,3 +212,10 @@ class Expressions:
         if FUNCTIONS[fn].result is Result.INT:
             return self._int_helper(expr, name, *args)
         return c.call(name, *(self.of(a, DType.F32) for a in args))
+
+
+def _are_long(*arms: Expr) -> bool:
+    """They take a function of floats, and read no captured tensor: such reads stay behind their condition."""
+    parts = [node for arm in arms for node in walk(arm)]
+    functions = (FUNCTIONS[n.fn] for n in parts if isinstance(n, Call) and n.fn in FUNCTIONS)
+    return any(f.result is Result.FLOAT and f.cuda for f in functions) and not any(isinstance(n, Index) for n in parts)

@@ -105,11 +105,13 @@ def problem_of(
 
 
 def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
-    """The error of the largest score of a row, and of fp32 sums and logarithms. [B, Hq, Lq]"""
+    """The error of the score that may be furthest off among those summed, and of fp32 sums and logarithms. [B, Hq, Lq]"""
+    import torch
+
     if ds.shape[-1] == 0:
         return ds.sum(-1)
     size = 1.0 if values.lse is None else 1.0 + values.lse.abs().nan_to_num(0.0, posinf=0.0, neginf=0.0)
-    return (ds * values.visible).amax(-1) + 64 * FP32_ROUNDOFF * size
+    return torch.where(values.lse_keys, ds, 0.0).amax(-1) + 64 * FP32_ROUNDOFF * size
 
 
 def fitting_shapes(spec: AttentionSpec, wanted: Iterable[Shape]) -> list[Shape]:

@@ -31,7 +31,8 @@ class SpecValues:
     `weights`: |d out / d V|, and out = weights @ V where finalize is linear, as it nearly always is.
     `sensitivity`: |d weight / d score| in the same unit. `slope` [B, Hq, Lq, Lk]: |d score / d s|. `approximation` [B, Hq, Lq, Lk]:
     what the approximated functions of the score may change it by. `gain` [B, Hq, Lq, 1]: |d out / d (sum of weight V)|.
-    `empty` [B, Hq, Lq]: rows that see no key; out is 0 there, and lse -inf where its sums range over no key."""
+    `empty` [B, Hq, Lq]: rows that see no key; out is 0 there. `lse_keys` [B, Hq, Lq, Lk]: keys that the sums of lse range
+    over; lse is -inf in rows where one of them has none."""
 
     out: Tensor
     lse: Tensor | None
@@ -43,6 +44,7 @@ class SpecValues:
     approximation: Tensor
     gain: Tensor
     empty: Tensor
+    lse_keys: Tensor
 
 
 def spec_values(
@@ -107,13 +109,24 @@ def _values(
     gain = gain.amax(-1, keepdim=True) if derivatives else torch.ones_like(gain[..., :1])
     out = torch.where(empty, 0.0, out)
     gain = torch.where(empty, 0.0, gain)
-    lse = None
+    lse, read = None, _read_by_lse(spec, scope, visible)
     if spec.lse is not None:
         lse = _tensor(spec.lse, scope, torch.float64).expand(*full[:3], 1)
-        lse = torch.where(_sums_nothing(spec, scope, visible), -torch.inf, lse).squeeze(-1)
+        sums_nothing = ~torch.stack([keys.any(-1, keepdim=True) for keys in read]).all(0)
+        lse = torch.where(sums_nothing, -torch.inf, lse).squeeze(-1)
     sensitivity = torch.where(visible, weight_slope, 0.0) * gain
     return SpecValues(
-        out, lse, visible, score, weight.abs() * gain, sensitivity, score_slope, approximation, gain, empty.squeeze(-1)
+        out=out,
+        lse=lse,
+        visible=visible,
+        score=score,
+        weights=weight.abs() * gain,
+        sensitivity=sensitivity,
+        slope=score_slope,
+        approximation=approximation,
+        gain=gain,
+        empty=empty.squeeze(-1),
+        lse_keys=torch.stack(read).any(0),
     )
 
 
@@ -176,14 +189,15 @@ def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
     return top
 
 
-def _sums_nothing(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
-    """[B, Hq, Lq, 1]: every reduction that the LSE reads ranges over no key of the row."""
+def _read_by_lse(spec: AttentionSpec, scope: Scope, visible: Tensor) -> list[Tensor]:
+    """The keys [B, Hq, Lq, Lk] of each reduction that the LSE reads."""
     read = frozenset[str]() if spec.lse is None else free_names(spec.lse)
     over = [r.over for r in spec.rows if r.name in read] or [spec.mask]
     seen = [visible if o == spec.mask else _tensor(o, scope, torch.bool) & (scope["x"] != -torch.inf) for o in over]
-    return ~torch.stack([s.expand(visible.shape).any(-1, keepdim=True) for s in seen]).any(0)
+    return [keys.expand(visible.shape) for keys in seen]
 
 
+_STEP = 1e-5
 _REDUCE = {"sum": (torch.sum, 0.0), "max": (torch.amax, -torch.inf), "min": (torch.amin, torch.inf)}
 
 
@@ -197,7 +211,8 @@ def _reduce(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
 def _derivative(
     expr: Expr, name: str, scope: Scope, full: tuple[int, ...], wanted: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """`expr` for every element, and the magnitude of its derivative by the elementwise value `name`, 0 if not wanted."""
+    """`expr` for every element, and the magnitude of its derivative by the elementwise value `name`, 0 if not wanted. Where
+    autograd has no number (1 / (1 + exp(-x)) past the range of exp is inf / inf), a difference quotient."""
     if not wanted:
         return _tensor(expr, scope, torch.float64).expand(full), torch.zeros(full, dtype=torch.float64)
     with torch.enable_grad():
@@ -206,7 +221,16 @@ def _derivative(
         if not value.requires_grad:
             return value.detach(), torch.zeros(full, dtype=torch.float64)
         (slope,) = torch.autograd.grad(value.sum(), leaf)
+    if bool((slope.isnan() & value.isfinite()).any()):
+        slope = torch.where(slope.isnan(), _difference_quotient(expr, name, scope), slope)
     return value.detach(), slope.abs()
+
+
+def _difference_quotient(expr: Expr, name: str, scope: Scope) -> Tensor:
+    at = scope[name].detach()  # pyright: ignore
+    step = _STEP * (1.0 + at.abs())
+    after, before = (_tensor(expr, {**scope, name: at + d}, torch.float64) for d in (step, -step))
+    return (after - before) / (2.0 * step)
 
 
 def _approximation(expr: Expr, approximated: Mapping[str, FunctionInfo], scope: Scope, full: tuple[int, ...]) -> Tensor:

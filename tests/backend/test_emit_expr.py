@@ -56,6 +56,8 @@ def c_text(text: str) -> str:
         ("(j < Lk) & (j <= i) | (j < 4)", "((j < p.len_kv) & (j <= i)) | (j < 4)"),
         ("~(j < Lk) ^ (i == 0)", "!(j < p.len_kv) ^ (i == 0)"),
         ("where(j <= i, s, where(j < 4, 0.0, -inf))", "j <= i ? s[r][c] : (j < 4 ? 0.f : -INFINITY)"),
+        ("where(s == -inf, 0.0, exp2(s))", "select(s[r][c] == -INFINITY, 0.f, exp2_approx(s[r][c]))"),
+        ("where(row.m == -inf, 0.0, exp2(row.m))", "row.m[r] == -INFINITY ? 0.f : exp2_approx(row.m[r])"),
         ("Lk // BLOCK_KV + i % 4", "p.len_kv / BLOCK_KV + i % 4"),
         ("(i - Lq) // 4", "floor_div(i - p.len_q, 4)"),
         ("(i - Lq) % 4", "floor_mod(i - p.len_q, 4)"),
@@ -136,7 +138,7 @@ def value_of(expr: Expr) -> float:
 def program(cases: list[tuple[Expr, DType]]) -> str:
     """Prints the value of every expression, computed in double; helpers come from the kernels' own headers."""
     base = (KERNELS / "common" / "base.cuh").read_text(encoding="utf-8")
-    helpers = [line.removeprefix("DEVICE ") for line in base.split("\n") if line.startswith("DEVICE int")]
+    helpers = [line.removeprefix("DEVICE ") for line in base.split("\n") if line.startswith("DEVICE ")]
     lines = [
         '#include <cmath>\n#include <cstdio>\ntypedef long long i64; typedef double real;',
         *helpers,

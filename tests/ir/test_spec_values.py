@@ -51,6 +51,23 @@ def test_a_hidden_key_far_above_every_visible_one() -> None:
     assert torch.allclose(values.lse, (q.double() @ k.double().mT)[..., 5] + 5000)
 
 
+def test_a_weight_whose_formula_overflows_has_a_sensitivity() -> None:
+    """exp(-x) is infinite from x = -710 on, its reciprocal 0, and autograd's derivative of that inf / inf."""
+    spec = replace(softmax_spec("s * 4000"), weight=parse_expr("1 / (1 + exp(-x))"), rows=(), finalize=parse_expr("acc"), lse=None)
+    q, k, v = _inputs()
+    values = spec_values(spec, q, k, v, {})
+    stable = spec_values(replace(spec, weight=parse_expr("0.5 + 0.5 * tanh(x / 2)")), q, k, v, {})
+    assert bool((values.score < -710).any())
+    assert torch.allclose(values.sensitivity, stable.sensitivity, atol=1e-8)
+
+
+def test_keys_of_the_lse_are_those_of_its_sums() -> None:
+    everywhere = (RowReduction("l", "sum", parse_expr("True"), parse_expr("exp(x - m)")),)
+    spec = softmax_spec(mask="j < i")
+    assert torch.equal(spec_values(spec, *_inputs(), {}).lse_keys, spec_values(spec, *_inputs(), {}).visible)
+    assert spec_values(replace(spec, rows=everywhere), *_inputs(), {}).lse_keys.all()
+
+
 def test_a_row_that_sees_no_key() -> None:
     values = spec_values(softmax_spec(mask="j < i"), *_inputs(), {})
     assert values.lse is not None

@@ -32,3 +32,5 @@ DEVICE int ceil_div(int a, int b) { return a / b + (a % b > 0); }
 // Python's // and % (C truncates): the quotient is rounded down and the remainder has the sign of b.
 DEVICE int floor_div(int a, int b) { return a / b - ((a % b != 0) & ((a % b < 0) != (b < 0))); }
 DEVICE int floor_mod(int a, int b) { return a - floor_div(a, b) * b; }
+// Both values are computed: no branch around long arithmetic, which wgmma in flight does not bear.
+DEVICE float select(bool which, float a, float b) { return which ? a : b; }
