@@ -53,7 +53,9 @@ def test_a_hidden_key_far_above_every_visible_one() -> None:
 
 def test_a_weight_whose_formula_overflows_has_a_sensitivity() -> None:
     """exp(-x) is infinite from x = -710 on, its reciprocal 0, and autograd's derivative of that inf / inf."""
-    spec = replace(softmax_spec("s * 4000"), weight=parse_expr("1 / (1 + exp(-x))"), rows=(), finalize=parse_expr("acc"), lse=None)
+    spec = replace(
+        softmax_spec("s * 4000"), weight=parse_expr("1 / (1 + exp(-x))"), rows=(), finalize=parse_expr("acc"), lse=None
+    )
     q, k, v = _inputs()
     values = spec_values(spec, q, k, v, {})
     stable = spec_values(replace(spec, weight=parse_expr("0.5 + 0.5 * tanh(x / 2)")), q, k, v, {})
