@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from cubridge.frontend.cuda.constants import Constants
 from cubridge.frontend.cuda.digest import Digests
@@ -15,10 +15,12 @@ from cubridge.frontend.cuda.values import Kind
 from cubridge.ir.contract import HostValue, Instantiation, LaunchContract, ParamField
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import REGIONS, Attr, Expr, Name
-from cubridge.ir.source import Span
+from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.ir.types import Axis
 from cubridge.ir.vocabulary import VALUE_REGIONS
+
+T = TypeVar("T")
 
 THREADS: Final = "CU427"
 """Code of thread tests outside the idioms."""
@@ -99,49 +101,16 @@ def read_context(
     program: Program, source_map: SourceMap, contract: LaunchContract, instance: Instantiation, lemmas: Lemmas
 ) -> Context:
     """Errors: CU429 for each part that a kernel needs and this text lacks."""
-    faults: list[Diagnostic] = []
-    end = Span(program.file, len(program.file.data), len(program.file.data))
-
-    def missing(what: str, place: Span = end, help: str | None = None) -> None:
-        faults.append(Diagnostic(STRUCTURE, what, place, help=help))
-
-    kernel = next((k for k in program.kernels() if k.name == contract.entry), None)
-    if kernel is None:
-        missing(f"there is no kernel `{contract.entry}`, the entry of the launch contract")
-    kinds = dict(_struct_kinds(program, source_map))
-    for region, kind in _MARKED.items():
-        if kind not in kinds.values():
-            missing(f"region `{region}` lies in no struct", source_map.region(region).span)
-    regions = {name: fs[0] for name in REGIONS if (fs := program.functions.get(name))}
-    for name in REGIONS:
-        source_region = source_map.region(source_region_name(name)).span
-        if name not in regions:
-            missing(f"region `{source_region_name(name)}` defines no function `{name}`", source_region)
-        elif not _inside(regions[name], source_region):
-            missing(f"the function `{name}` is not inside its region", regions[name].head_span)
-    if "key_sequence" in regions:
-        keys = regions["key_sequence"].result.name
-        kinds[keys] = Kind.KEYS
-        if keys not in program.structs:
-            missing(f"there is no struct `{keys}`", regions["key_sequence"].head_span)
-    tile = next((n for n, k in kinds.items() if k is Kind.TILE), "")
-    schedule = next((f for fs in program.functions.values() for f in fs if f.result.name == tile), None)
-    if schedule is None and tile:
-        missing(
-            f"no function returns a `{tile}`: the order of work tiles is unknown",
-            help="write `DEVICE WorkTile work_tile(..)`",
-        )
+    missing = _Missing(program.file)
+    kernel = _entry(program, contract, missing)
+    kinds = _marked_structs(program, source_map, missing)
+    regions = _region_functions(program, source_map, missing)
+    kinds |= _keys_struct(program, regions, missing)
+    schedule = _schedule(program, kinds, missing)
     digests = Digests(program)
-    maps_of_lanes = [f for fs in program.functions.values() for f in fs if _may_be_lane_map(f)]
-    known = [m for f in maps_of_lanes if (m := lemmas.find(digests.function(f)))]
-    rows = [m for m in known if m.kind == "rows"]
-    lanes = {m.lanes for m in known if m.kind == "columns"}
-    for kind, maps in (("rows", rows), ("columns", lanes)):
-        if len(maps) != 1:
-            help = f"a lane map of your own is a row of kind `{kind}` in FILE.lemmas.toml, see docs/kernels.md"
-            missing(f"the text has {'two lane maps' if maps else 'no proved lane map'} of {kind}", help=help)
-    if faults or kernel is None or schedule is None:
-        raise CuError(*faults)
+    rows, lanes = _lane_maps(program, digests, lemmas, missing)
+    if missing.faults or kernel is None or schedule is None or rows is None or lanes is None:
+        raise CuError(*missing.faults)
     return Context(
         program=program,
         source_map=source_map,
@@ -155,15 +124,64 @@ def read_context(
         kinds=kinds,
         regions=regions,
         axes=dict(_axes(regions)),
-        fragment_rows=rows[0],
-        lanes=lanes.pop(),
+        fragment_rows=rows,
+        lanes=lanes,
         params={p.name: p for p in contract.params},
     )
 
 
-def _may_be_lane_map(function: FunctionText) -> bool:
-    """Integers to a number: only such functions are worth a digest here."""
-    return function.result.name in ("int", "float") and all(p.type.name == "int" for p in function.params)
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Missing:
+    """Collects the parts that a text lacks. A part without a place is missed at the end of `file`."""
+
+    file: SourceFile
+    faults: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def part(self, what: str, place: Span | None = None, help: str | None = None) -> None:
+        size = len(self.file.data)
+        self.faults.append(Diagnostic(STRUCTURE, what, place or Span(self.file, size, size), help=help))
+
+
+def _entry(program: Program, contract: LaunchContract, missing: _Missing) -> FunctionText | None:
+    """The kernel that the launch contract names."""
+    kernel = next((k for k in program.kernels() if k.name == contract.entry), None)
+    if kernel is None:
+        missing.part(f"there is no kernel `{contract.entry}`, the entry of the launch contract")
+    return kernel
+
+
+def _marked_structs(program: Program, source_map: SourceMap, missing: _Missing) -> dict[str, Kind]:
+    """The structs that a region of fields lies in, by name."""
+    kinds = dict(_struct_kinds(program, source_map))
+    for region, kind in _MARKED.items():
+        if kind not in kinds.values():
+            missing.part(f"region `{region}` lies in no struct", source_map.region(region).span)
+    return kinds
+
+
+def _struct_kinds(program: Program, source_map: SourceMap) -> Iterator[tuple[str, Kind]]:
+    for region, kind in _MARKED.items():
+        marked = source_map.region(region).span
+        for struct in program.structs.values():
+            span = struct.span
+            if span.file is marked.file and span.start < marked.start and marked.end < span.end:
+                yield struct.name, kind
+
+
+def _region_functions(program: Program, source_map: SourceMap, missing: _Missing) -> dict[str, FunctionText]:
+    """The function of each region, by name."""
+    regions = {name: functions[0] for name in REGIONS if (functions := program.functions.get(name))}
+    for name in REGIONS:
+        around = source_region_name(name)
+        place = source_map.region(around).span
+        if name not in regions:
+            missing.part(f"region `{around}` defines no function `{name}`", place)
+        elif not _inside(regions[name], place):
+            missing.part(f"the function `{name}` is not inside its region", regions[name].head_span)
+    return regions
 
 
 def source_region_name(name: str) -> str:
@@ -176,13 +194,54 @@ def _inside(function: FunctionText, region: Span) -> bool:
     return span.file is region.file and region.start <= span.start and span.end <= region.end
 
 
-def _struct_kinds(program: Program, source_map: SourceMap) -> Iterator[tuple[str, Kind]]:
-    for region, kind in _MARKED.items():
-        marked = source_map.region(region).span
-        for struct in program.structs.values():
-            span = struct.span
-            if span.file is marked.file and span.start < marked.start and marked.end < span.end:
-                yield struct.name, kind
+def _keys_struct(program: Program, regions: Mapping[str, FunctionText], missing: _Missing) -> dict[str, Kind]:
+    """The struct that `key_sequence` returns."""
+    function = regions.get("key_sequence")
+    if function is None:
+        return {}
+    name = function.result.name
+    if name not in program.structs:
+        missing.part(f"there is no struct `{name}`", function.head_span)
+    return {name: Kind.KEYS}
+
+
+def _schedule(program: Program, kinds: Mapping[str, Kind], missing: _Missing) -> FunctionText | None:
+    """The function that returns a work tile."""
+    tile = next((name for name, kind in kinds.items() if kind is Kind.TILE), None)
+    if tile is None:
+        return None
+    schedule = next((f for fs in program.functions.values() for f in fs if f.result.name == tile), None)
+    if schedule is None:
+        missing.part(
+            f"no function returns a `{tile}`: the order of work tiles is unknown",
+            help="write `DEVICE WorkTile work_tile(..)`",
+        )
+    return schedule
+
+
+def _lane_maps(
+    program: Program, digests: Digests, lemmas: Lemmas, missing: _Missing
+) -> tuple[Lemma | None, int | None]:
+    """The lane map of rows, and how many lanes share a row: what the lane map of columns says."""
+    candidates = [f for fs in program.functions.values() for f in fs if _may_be_lane_map(f)]
+    known = [m for f in candidates if (m := lemmas.find(digests.function(f)))]
+    rows = _only("rows", [m for m in known if m.kind == "rows"], missing)
+    lanes = _only("columns", {m.lanes for m in known if m.kind == "columns"}, missing)
+    return rows, lanes
+
+
+def _may_be_lane_map(function: FunctionText) -> bool:
+    """Integers to a number: only such functions are worth a digest here."""
+    return function.result.name in ("int", "float") and all(p.type.name == "int" for p in function.params)
+
+
+def _only(kind: str, maps: Collection[T], missing: _Missing) -> T | None:
+    """The one lane map of a kind."""
+    if len(maps) == 1:
+        return next(iter(maps))
+    help = f"a lane map of your own is a row of kind `{kind}` in FILE.lemmas.toml, see docs/kernels.md"
+    missing.part(f"the text has {'two lane maps' if maps else 'no proved lane map'} of {kind}", help=help)
+    return None
 
 
 def _axes(regions: Mapping[str, FunctionText]) -> Iterator[tuple[str, Axis]]:
