@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cubridge.backend.device import KernelText
     from cubridge.backend.lower import Patched
     from cubridge.backend.operator import AttentionOperator
+    from cubridge.driver.transfer import Transferred
     from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
     from cubridge.passes.pipeline import Pipeline
@@ -52,13 +53,14 @@ def _silent(_: str) -> None:
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds of each stage, in order."""
+    """Seconds of each stage, in order. `progress` is told when one begins."""
 
+    progress: Progress = _silent
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     @contextmanager
-    def stage(self, name: str, progress: Progress) -> Generator[None]:
-        progress(f"{name} ..")
+    def stage(self, name: str) -> Generator[None]:
+        self.progress(f"{name} ..")
         start = perf_counter()
         yield
         self.seconds[name] = round(perf_counter() - start, 3)
@@ -178,12 +180,12 @@ def adapt(
 
     `shape`: example sizes; the result holds for all that meet its preconditions. `model`: what proposes the target in place of
     the rules, unless `pipeline` is given, and writes the text where its `lowering` says so. Errors: CuError, with places."""
-    watch = Stopwatch()
-    with ThreadPoolExecutor(_WORKERS) as pool, one_thread(), ExitStack() as stack:
-        stages = None if model is None else stack.enter_context(ModelStages(model))
-        adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, pipeline, stages, watch, progress)
+    request = _Request(reference, kernel, shape, dtype, function, extra_inputs, pipeline)
+    watch = Stopwatch(progress)
+    with ThreadPoolExecutor(_WORKERS) as pool, one_thread(), _stages(model) as stages:
+        adapted = _adapt(request, stages, watch)
         tools: Tools = Here() if stages is None or adapted.lowered_by == RULES else stages.tools
-        with watch.stage("check", progress):
+        with watch.stage("check"):
             findings = check_subject(adapted.subject, pool, tools)
     return Adaptation(adapted, make_report(adapted, findings), watch.seconds)
 
@@ -204,35 +206,40 @@ def adapt_unchecked(
     """The patched kernel alone, verified as CuIR, evaluated at points of long problems, and not run: for tools that check it
     elsewhere, such as on a GPU. A reference that was read before, in this dtype, is not read again for another kernel. What a
     model wrote was run all the same, before it was accepted."""
-    with ExitStack() as stack:
-        stages = None if model is None else stack.enter_context(ModelStages(model))
-        adapted = _adapt(reference, kernel, shape, dtype, function, extra_inputs, None, stages, Stopwatch(), _silent)
+    request = _Request(reference, kernel, shape, dtype, function, extra_inputs)
+    with _stages(model) as stages:
+        adapted = _adapt(request, stages, Stopwatch())
         check_long_lengths(adapted.target, adapted.reference.attention.spec)
         return adapted
 
 
-def _adapt(
-    reference: Callable[..., object] | Path | str | TracedReference, kernel: str, shape: Shape | None, dtype: str,
-    function: str | None, extra_inputs: Callable[..., object] | None, pipeline: Pipeline | None,
-    stages: ModelStages | None, watch: Stopwatch, progress: Progress,
-) -> Adapted:  # fmt: skip
-    if dtype not in DTYPES:
-        help = "one of " + ", ".join(f'"{name}"' for name in DTYPES)
-        raise CuError(Diagnostic("CU809", f"`{dtype}` is no element type of the kernels", help=help))
-    with watch.stage("read the kernel", progress):
-        chosen = choose_kernel(kernel)
-        lifted = _lift(chosen, dtype, (shape or DEFAULT_SHAPE).D, stages)
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked for. `shape`: example sizes; None takes some that fit the reference. `pipeline`: None has one proposed."""
+
+    reference: Callable[..., object] | Path | str | TracedReference
+    kernel: str
+    shape: Shape | None
+    dtype: str
+    function: str | None
+    extra_inputs: Callable[..., object] | None
+    pipeline: Pipeline | None = None
+
+
+def _adapt(request: _Request, stages: ModelStages | None, watch: Stopwatch) -> Adapted:
+    """All stages before the check. `stages`: those that a model does, if there is one."""
+    dtype = request.dtype
+    _check_dtype(dtype)
+    with watch.stage("read the kernel"):
+        chosen = choose_kernel(request.kernel)
+        lifted = _lift(chosen, dtype, (request.shape or DEFAULT_SHAPE).D, stages)
         _check_source(lifted.kernel)
-    with watch.stage("read the reference", progress):
-        traced = _read(reference, function, shape, extra_inputs, dtype)
-    sizes = shape or next(iter(fitting_shapes(traced.attention.spec, [DEFAULT_SHAPE])), traced.traced.shape)
-    subject = ModelSubject(chosen, lifted, traced, dtype, sizes)
-    with watch.stage("transfer", progress):
-        if stages is None or pipeline is not None:
-            transferred = transfer_before_checks(lifted.kernel, traced.attention.spec, pipeline)
-        else:
-            transferred = stages.transfer(subject)
-    with watch.stage("lower", progress):
+    with watch.stage("read the reference"):
+        traced = _read(request)
+    subject = ModelSubject(chosen, lifted, traced, dtype, request.shape or _fitting_shape(traced))
+    with watch.stage("transfer"):
+        transferred = _transfer(subject, request.pipeline, stages)
+    with watch.stage("lower"):
         patched, target, lowered_by = _lower(subject, transferred.kernel, stages)
     return Adapted(
         reference=traced,
@@ -243,21 +250,35 @@ def _adapt(
         patched=patched,
         text=chosen.with_text(patched_source(patched)),
         dtype=dtype,
-        shape=sizes,
+        shape=subject.shape,
         remarks=(*transferred.remarks, *([_LIFTED_BY_MODEL] if isinstance(lifted, JudgedLift) else [])),
         proposer=transferred.proposer,
         lowered_by=lowered_by,
     )
 
 
-def _read(
-    reference: Callable[..., object] | Path | str | TracedReference, function: str | None, shape: Shape | None,
-    extra_inputs: Callable[..., object] | None, dtype: str,
-) -> TracedReference:  # fmt: skip
+def _check_dtype(dtype: str) -> None:
+    if dtype not in DTYPES:
+        help = "one of " + ", ".join(f'"{name}"' for name in DTYPES)
+        raise CuError(Diagnostic("CU809", f"`{dtype}` is no element type of the kernels", help=help))
+
+
+def _read(request: _Request) -> TracedReference:
+    reference = request.reference
     if isinstance(reference, TracedReference):
         return reference
     given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
-    return read_reference(given, function, shape, extra_inputs, dtype)
+    return read_reference(given, request.function, request.shape, request.extra_inputs, request.dtype)
+
+
+def _fitting_shape(reference: TracedReference) -> Shape:
+    """The default sizes, changed as little as the reference asks; where none fit, those that it was traced at."""
+    fitting = fitting_shapes(reference.attention.spec, [DEFAULT_SHAPE])
+    return next(iter(fitting), reference.traced.shape)
+
+
+def _stages(model: ModelUse | None) -> AbstractContextManager[ModelStages | None]:
+    return nullcontext() if model is None else ModelStages(model)
 
 
 _LIFTED_BY_MODEL: Final = (
@@ -267,8 +288,7 @@ _LIFTED_BY_MODEL: Final = (
 
 def lift(kernel: str, dtype: str, head_dim: int, model: ModelUse | None = None) -> Lifted:
     """The CuIR of a kernel. Errors: as `lift_verified`; with a model for what is outside the rules, as `lift_by_model`."""
-    with ExitStack() as stack:
-        stages = None if model is None else stack.enter_context(ModelStages(model))
+    with _stages(model) as stages:
         return _lift(choose_kernel(kernel), dtype, head_dim, stages)
 
 
@@ -280,6 +300,13 @@ def _lift(kernel: ChosenKernel, dtype: str, head_dim: int, stages: ModelStages |
         if stages is None or not any(d.code in OUTSIDE for d in error.diagnostics):
             raise
         return stages.lift(kernel, dtype, head_dim, error.diagnostics)
+
+
+def _transfer(subject: ModelSubject, pipeline: Pipeline | None, stages: ModelStages | None) -> Transferred:
+    """By a pipeline if one is given, else by a model where there is one, else by the rules."""
+    if stages is None or pipeline is not None:
+        return transfer_before_checks(subject.lifted.kernel, subject.reference.attention.spec, pipeline)
+    return stages.transfer(subject)
 
 
 def _lower(subject: ModelSubject, target: Kernel, stages: ModelStages | None) -> tuple[Patched, Kernel, str]:
