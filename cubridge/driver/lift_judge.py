@@ -20,7 +20,7 @@ from cubridge.driver.plan import SMALL, Case, emulator_cases, value_cases
 from cubridge.driver.sandboxed import SandboxTools
 from cubridge.frontend.cuda.checks import contract_faults
 from cubridge.frontend.cuda.lift import Lifted
-from cubridge.frontend.cuda.structure import read_source_map
+from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.ir.contract import HostValue
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Kernel, Scalar

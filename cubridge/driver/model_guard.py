@@ -13,7 +13,8 @@ from tree_sitter import Node
 
 from cubridge.driver.kernels import ChosenKernel
 from cubridge.frontend.cuda.lemmas import load_lemmas
-from cubridge.frontend.cuda.structure import Program, read_program, read_source_map
+from cubridge.frontend.cuda.markers import read_source_map
+from cubridge.frontend.cuda.structure import Program, read_program
 from cubridge.frontend.cuda.text import ParsedText, folder_headers, read_unit
 from cubridge.frontend.cuda.vocabulary import BUILTIN_FUNCTIONS, INSTRUCTIONS, normal_ptx
 from cubridge.ir.contract import Instantiation

@@ -11,7 +11,7 @@ from cubridge.driver.model_lower import Lowered, lower_by_model
 from cubridge.driver.model_text import TextJudge
 from cubridge.driver.plan import Case
 from cubridge.driver.sandboxed import SandboxTools
-from cubridge.frontend.cuda.structure import read_source_map
+from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.spec import Shape
 from cubridge.llm.budget import Conversation

@@ -36,6 +36,7 @@ _OPERATORS: Final[dict[str, Callable[[Numeric, Numeric], Numeric]]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
     "&&": lambda a, b: bool(a) and bool(b), "||": lambda a, b: bool(a) or bool(b),
 }  # fmt: skip
+_CASTS: Final[dict[str, Callable[[Numeric], Numeric]]] = {"int": int, "float": float, "bool": bool}
 
 
 @dataclass(slots=True)
@@ -93,12 +94,7 @@ class Constants:
         """The number of a constant expression. Errors: CU423 if it is none."""
         match expr:
             case Number(text):
-                value = literal(text.rstrip("uU") if text[:2].lower() != "0x" else text.rstrip("uUlL"), expr.span).expr
-                match value:
-                    case IntLit(number) | FloatLit(number):
-                        return number
-                    case _:
-                        return float(text.rstrip("fF"))
+                return _number(text, expr.span)
             case Truth(value):
                 return value
             case Ident(name) if self.is_constant(name):
@@ -116,8 +112,8 @@ class Constants:
                     raise refusal("this constant has no value", expr.span) from None
             case Ternary(condition, then, other):
                 return self.evaluate(then if self.evaluate(condition) else other)
-            case Cast(type, operand) if type.name in ("int", "float", "bool") and not type.pointers:
-                return {"int": int, "float": float, "bool": bool}[type.name](self.evaluate(operand))
+            case Cast(type, operand) if type.name in _CASTS and not type.pointers:
+                return _CASTS[type.name](self.evaluate(operand))
             case _:
                 raise refusal("this is no constant of the instantiation", expr.span)
 
@@ -127,3 +123,12 @@ class Constants:
         order = [*self.program.unit.macros, *self.program.constants]
         listed = [Constant(n, self.used[n]) for n in order if n in self.used and n != ROWS]
         return (*listed, Constant(ROWS, rows))
+
+
+def _number(text: str, place: Span) -> Numeric:
+    hexadecimal = text[:2].lower() == "0x"
+    match literal(text.rstrip("uUlL" if hexadecimal else "uU"), place).expr:
+        case IntLit(number) | FloatLit(number):
+            return number
+        case _:
+            return float(text.rstrip("fF"))

@@ -9,10 +9,11 @@ from cubridge.frontend.cuda.context import Context, read_context
 from cubridge.frontend.cuda.fields import param_fields, row_fields, shared_fields, tile_fields
 from cubridge.frontend.cuda.geometry import table_expr
 from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
+from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.frontend.cuda.orchestration import KernelLifter, thread_faults
 from cubridge.frontend.cuda.regions import lift_region, lift_schedule
 from cubridge.frontend.cuda.signs import Facts
-from cubridge.frontend.cuda.structure import read_program, read_source_map
+from cubridge.frontend.cuda.structure import read_program
 from cubridge.frontend.cuda.text import Headers, is_empty, read_unit
 from cubridge.ir.contract import Instantiation, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -50,11 +51,7 @@ def lift(
 def _kernel(context: Context) -> Kernel:
     facts = Facts(context.constants.number, definitions=context.definitions(), upper=_work_bound(context))
     faults: list[Diagnostic] = [*text_faults(context.program.unit, context.contract), *assertion_faults(context)]
-    regions: list[Function] = []
-    for name, function in context.regions.items():
-        region, found = lift_region(name, function, context, facts)
-        faults += found
-        regions += [] if region is None else [region]
+    regions = _regions(context, facts, faults)
     schedule, found = lift_schedule(context, facts)
     faults += found
     body = KernelLifter(context, facts)
@@ -89,6 +86,17 @@ def _kernel(context: Context) -> Kernel:
     if misfits:
         raise CuError(*misfits)
     return kernel
+
+
+def _regions(context: Context, facts: Facts, faults: list[Diagnostic]) -> list[Function]:
+    """The regions that can be lifted; what is wrong with the others goes into `faults`."""
+    regions: list[Function] = []
+    for name, function in context.regions.items():
+        region, found = lift_region(name, function, context, facts)
+        faults += found
+        if region is not None:
+            regions.append(region)
+    return regions
 
 
 def _all_fields(

@@ -62,8 +62,7 @@ class ExprReader:
         span = self.span(node)
         match node.type:
             case "parenthesized_expression" | "condition_clause" | "subscript_argument_list" | "initializer_pair":
-                inner = named(node)
-                return self.expr(inner[-1]) if len(inner) == 1 else Unknown(node.type, span=span)
+                return self._inner(node)
             case "identifier" | "type_identifier" | "field_identifier":
                 return Ident(self.text.text(node), span=span)
             case "number_literal":
@@ -103,17 +102,18 @@ class ExprReader:
             case "initializer_list":
                 return self._braces(node)
             case "qualified_identifier":
-                scope = node.child_by_field_name("scope")
-                name = child(node, "name")
-                if scope is None or name.type != "identifier":
-                    return Unknown(node.type, span=span)
-                return OfType(self.base_type(scope), self.text.text(name), span=span)
+                return self._qualified(node)
             case "sizeof_expression":
                 return self._size_of(node)
             case "type_descriptor":
                 return self._type_as_expr(node)
             case _:
                 return Unknown(node.type, span=span)
+
+    def _inner(self, node: Node) -> CExpr:
+        """What stands alone between brackets."""
+        inner = named(node)
+        return self.expr(inner[0]) if len(inner) == 1 else Unknown(node.type, span=self.span(node))
 
     def _operator(self, node: Node) -> str:
         return self.text.text(child(node, "operator"))
@@ -127,6 +127,13 @@ class ExprReader:
 
     def _braces(self, node: Node) -> Braces:
         return Braces(None, tuple(self.expr(c) for c in named(node)), span=self.span(node))
+
+    def _qualified(self, node: Node) -> CExpr:
+        scope = node.child_by_field_name("scope")
+        name = child(node, "name")
+        if scope is None or name.type != "identifier":
+            return Unknown(node.type, span=self.span(node))
+        return OfType(self.base_type(scope), self.text.text(name), span=self.span(node))
 
     def _size_of(self, node: Node) -> CExpr:
         type_node = node.child_by_field_name("type")

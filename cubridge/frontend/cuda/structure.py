@@ -1,22 +1,15 @@
-"""What a translation unit declares, by name, and which parts of it the kernel is made of."""
+"""What a translation unit declares, by name."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from tree_sitter import Node
 
 from cubridge.frontend.cuda.read import MissingPart, Reader, read_code
 from cubridge.frontend.cuda.syntax import Block, CExpr, CType, FieldOf, Parameter
 from cubridge.frontend.cuda.text import KernelHead, Macro, ParsedText, TranslationUnit
-from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.source import SourceFile, Span
-from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
-
-_MARKER: Final = re.compile(rb"^[ \t]*//[ \t]*@(region|endregion)\b[ \t]*([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +122,7 @@ class _Declarations:
                 inner = node.named_children[-1]
                 self.item(inner, () if params is None else self.reader.parameters(params))
             case "linkage_specification":
-                body = node.child_by_field_name("body")
-                if body is not None and body.type == "declaration_list":
-                    self.items(body)
-                elif body is not None:
-                    self.item(body, template)
+                self._linkage(node, template)
             case "function_definition":
                 function = self.function(node, template)
                 self.program.functions.setdefault(function.name, []).append(function)
@@ -144,14 +133,19 @@ class _Declarations:
             case "static_assert_declaration":
                 self.program.assertions.append((self.text, node, self.reader))
             case "type_definition":
-                for full, name in self._typedef(node):
-                    self.program.aliases[name] = (full, node, self.reader)
+                self._typedef(node)
             case "alias_declaration":
-                name, kind = node.child_by_field_name("name"), node.child_by_field_name("type")
-                if name is not None and kind is not None:
-                    self.program.aliases[self.text.text(name)] = (self.reader.type(kind), node, self.reader)
+                self._alias(node)
             case _:
                 pass
+
+    def _linkage(self, node: Node, template: tuple[Parameter, ...]) -> None:
+        """`extern "C"` before a declaration or a block of them."""
+        body = node.child_by_field_name("body")
+        if body is not None and body.type == "declaration_list":
+            self.items(body)
+        elif body is not None:
+            self.item(body, template)
 
     def function(self, node: Node, template: tuple[Parameter, ...]) -> FunctionText:
         head = _function_declarator(node)
@@ -202,10 +196,17 @@ class _Declarations:
                 constant = ConstantText(declared.name, declared.type, declared.value, node, self.reader)
                 self.program.constants[declared.name] = constant
 
-    def _typedef(self, node: Node) -> Iterator[tuple[CType, str]]:
+    def _typedef(self, node: Node) -> None:
         kind = node.child_by_field_name("type")
         if kind is not None:
-            yield from self.reader.typedefs(node, kind)
+            for full, name in self.reader.typedefs(node, kind):
+                self.program.aliases[name] = (full, node, self.reader)
+
+    def _alias(self, node: Node) -> None:
+        """`using NAME = TYPE`."""
+        name, kind = node.child_by_field_name("name"), node.child_by_field_name("type")
+        if name is not None and kind is not None:
+            self.program.aliases[self.text.text(name)] = (self.reader.type(kind), node, self.reader)
 
 
 def _function_declarator(node: Node) -> Node:
@@ -213,72 +214,3 @@ def _function_declarator(node: Node) -> Node:
     while declarator is not None and declarator.type != "function_declarator":
         declarator = declarator.child_by_field_name("declarator") or (declarator.named_children or [None])[-1]
     return declarator or node
-
-
-# ---- region markers --------------------------------------------------------------------------------------------------
-
-
-def read_source_map(file: SourceFile) -> SourceMap:
-    """The regions of a kernel text. Errors: CU422 for each marker that is unclosed, duplicate, unknown, out of order or missing."""
-    faults: list[Diagnostic] = []
-    regions: dict[str, SourceRegion] = {}
-    opened: tuple[str, Span] | None = None
-    at_fault: set[str] = set()
-    for match in _MARKER.finditer(file.data):
-        kind, name = match[1].decode(), match[2].decode("utf-8", errors="replace")
-        place = _marker_span(file, match)
-        if kind == "region":
-            if opened is not None:
-                faults.append(_unclosed(*opened))
-                at_fault.add(opened[0])
-            faults += _unknown(name, place, regions)
-            opened = (name, place)
-        elif opened is None or opened[0] != name:
-            expected = "no region is open here" if opened is None else f"the open region is `{opened[0]}`"
-            notes = () if opened is None else (Note("it is opened here", opened[1]),)
-            faults.append(Diagnostic("CU422", f"`@endregion {name}` closes nothing: {expected}", place, notes))
-            at_fault |= set() if opened is None else {opened[0]}
-        else:
-            regions.setdefault(
-                name, SourceRegion(name, Span(file, _next_line(file, opened[1].end), _line_start(file, match)))
-            )
-            opened = None
-    if opened is not None:
-        faults.append(_unclosed(*opened))
-        at_fault.add(opened[0])
-    for name in SOURCE_REGIONS:
-        if name not in regions and name not in at_fault:
-            end = len(file.data)
-            message = f"the kernel has no region `{name}`"
-            faults.append(Diagnostic("CU422", message, Span(file, end, end), help=f"mark it by `// @region {name}`"))
-    if faults:
-        raise CuError(*faults)
-    return SourceMap(file, tuple(sorted(regions.values(), key=lambda r: r.span.start)))
-
-
-def _marker_span(file: SourceFile, match: re.Match[bytes]) -> Span:
-    text = match[0].rstrip()
-    start = match.start() + len(text) - len(text.lstrip())
-    return Span(file, start, match.start() + len(text))
-
-
-def _line_start(file: SourceFile, match: re.Match[bytes]) -> int:
-    return file.data.rfind(b"\n", 0, match.start() + 1) + 1 if match.start() else 0
-
-
-def _next_line(file: SourceFile, at: int) -> int:
-    end = file.data.find(b"\n", at)
-    return len(file.data) if end < 0 else end + 1
-
-
-def _unclosed(name: str, place: Span) -> Diagnostic:
-    return Diagnostic("CU422", f"region `{name}` is not closed", place, help=f"end it by `// @endregion {name}`")
-
-
-def _unknown(name: str, place: Span, regions: dict[str, SourceRegion]) -> Iterator[Diagnostic]:
-    if name not in SOURCE_REGIONS:
-        yield Diagnostic("CU422", f"there is no region `{name}`", place, help=f"regions: {', '.join(SOURCE_REGIONS)}")
-    elif name in regions:
-        yield Diagnostic(
-            "CU422", f"region `{name}` is marked twice", place, (Note("it is here as well", regions[name].span),)
-        )

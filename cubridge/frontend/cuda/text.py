@@ -198,39 +198,47 @@ class _Preprocessor:
         return "".join(parts)
 
     def _directive(self, word: str, rest: str, span: Span, branches: list[_Branch], text: str) -> None:
-        self.directives += 1
-        if self.directives > MAX_DIRECTIVES or len(self.macros) > MAX_MACROS:
-            message = f"the text has more than {MAX_DIRECTIVES} directives or {MAX_MACROS} macros"
-            raise too_large("CU421", message, span)
-        if len(branches) > MAX_CONDITIONS:
-            raise too_large("CU421", f"conditions are nested deeper than {MAX_CONDITIONS}", span)
+        self._count_directive(branches, span)
         rest = re.sub(r"\\\r?\n", " ", rest).strip()
-        outer = all(b.active for b in branches)
+        active = all(b.active for b in branches)
         match word:
             case "if" | "ifdef" | "ifndef":
                 default = word == "ifndef" and _is_default(rest, text[span.end :])
-                truth = outer and self._truth(word, rest, span, default)
-                branches.append(_Branch(truth, truth, span, rest if outer and default else ""))
+                truth = active and self._truth(word, rest, span, default)
+                branches.append(_Branch(truth, truth, span, rest if active and default else ""))
             case "elifdef" | "elifndef":
                 message = f"not every compiler follows `#{word}`"
                 self.faults.append(Diagnostic("CU421", message, span, help="write `#elif defined(..)`"))
             case "elif" | "else" | "endif" if not branches:
                 self.faults.append(Diagnostic("CU421", f"`#{word}` without `#if`", span))
             case "elif" | "else":
-                last = branches.pop()
-                if last.default and not is_packaged(span.file):
-                    self.tested.append(TestedName(last.default, last.span))
-                reached = all(b.active for b in branches) and not last.taken
-                if last.taken and word == "elif" and all(b.active for b in branches):
-                    self._test_all(rest, span)
-                truth = reached and (word == "else" or self._truth("if", rest, span))
-                branches.append(_Branch(truth, last.taken or truth, last.span))
+                self._next_branch(word, rest, span, branches)
             case "endif":
                 branches.pop()
-            case _ if outer:
+            case _ if active:
                 self._active_directive(word, rest, span)
             case _:
                 pass
+
+    def _count_directive(self, branches: list[_Branch], span: Span) -> None:
+        """Errors: CU421 for one more directive, macro or condition than a text may have."""
+        self.directives += 1
+        if self.directives > MAX_DIRECTIVES or len(self.macros) > MAX_MACROS:
+            message = f"the text has more than {MAX_DIRECTIVES} directives or {MAX_MACROS} macros"
+            raise too_large("CU421", message, span)
+        if len(branches) > MAX_CONDITIONS:
+            raise too_large("CU421", f"conditions are nested deeper than {MAX_CONDITIONS}", span)
+
+    def _next_branch(self, word: str, rest: str, span: Span, branches: list[_Branch]) -> None:
+        """The branch of an `#elif` or `#else` takes the place of the one before it."""
+        last = branches.pop()
+        if last.default and not is_packaged(span.file):
+            self.tested.append(TestedName(last.default, last.span))
+        surrounded = all(b.active for b in branches)
+        if surrounded and last.taken and word == "elif":
+            self._test_all(rest, span)  # not decided here, but its names are tested all the same
+        truth = surrounded and not last.taken and (word == "else" or self._truth("if", rest, span))
+        branches.append(_Branch(truth, last.taken or truth, last.span))
 
     def _active_directive(self, word: str, rest: str, span: Span) -> None:
         match word:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from cubridge.frontend.cuda.conditions import holds
-from cubridge.frontend.cuda.structure import read_source_map
 from cubridge.frontend.cuda.text import folder_headers, read_unit
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
@@ -84,25 +83,6 @@ def test_crlf_and_non_ascii_text_keep_their_bytes() -> None:
         assert data[: region.span.start].endswith(f"// @region {region.name}\r\n".encode())
     last = lifted.kernel.body[-1]
     assert data[last.span.start : last.span.end].startswith(b"if (p.lse != nullptr)")
-
-
-def test_markers_with_blanks_and_at_the_ends() -> None:
-    names = [
-        "params",
-        "tile_state",
-        "row_state",
-        "tile_setup",
-        "kv_range",
-        "score",
-        "mask",
-        "row_init",
-        "row_update",
-        "row_probs",
-    ]
-    names += ["row_rescale", "row_finalize"]
-    text = "\n".join(f"\t//@region {n} \nx{n}\n  //  @endregion {n}" for n in names)
-    regions = read_source_map(SourceFile.from_text("x.cu", text)).regions
-    assert [r.span.text for r in regions] == [f"x{n}\n" for n in names]
 
 
 def test_headers_of_the_first_folder_that_has_one(tmp_path: Path) -> None:
