@@ -57,9 +57,7 @@ def compile_kernel(
     target = _target(contract, arch)
     shared_bytes = shared_memory(contract, instantiation, target)
     headers = include_closure(source, include_dirs)
-    options = (f"--gpu-architecture={target.name}", *_OPTIONS, *instantiation.definitions)
-    if uses_system_headers((source, *headers.values())) and (system := system_include_dir()):
-        options = (*options, f"--include-path={system}")
+    options = _options(target, instantiation, (source, *headers.values()))
     texts = [(name, header.digest) for name, header in headers.items()]
     key = content_key(_CACHE_VERSION, nvrtc_version(), source.digest, texts, options, contract.entry)
     folder = default_cache_dir() if cache_dir is None else cache_dir
@@ -151,6 +149,13 @@ def _target(contract: LaunchContract, arch: str | None) -> Target:
         also = " and later" if contract.newer_archs else ""
         raise Refused(Diagnostic("CU802", f"{contract.source} is written for {own.name}{also}, not for {target.name}"))
     return target
+
+
+def _options(target: Target, instantiation: Instantiation, texts: Sequence[SourceFile]) -> tuple[str, ...]:
+    options = (f"--gpu-architecture={target.name}", *_OPTIONS, *instantiation.definitions)
+    if uses_system_headers(texts) and (system := system_include_dir()):
+        return (*options, f"--include-path={system}")
+    return options
 
 
 def _compile(source: SourceFile, headers: dict[str, SourceFile], options: Sequence[str]) -> CacheEntry:

@@ -22,6 +22,7 @@ from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, SourceFile, Span
 
 _EMULATE: Final = KERNELS_DIR / "emulate"
+_ENTRY: Final = _EMULATE / "entry.cpp"
 _COMMON: Final = ("-std=c++17", "-g1", "-fno-exceptions", "-fno-rtti", "-fno-pie", "-U_FORTIFY_SOURCE")
 _RUNTIME_FLAGS: Final = (*_COMMON, "-O2", "-ftree-vectorize")
 _KERNEL_FLAGS: Final = (
@@ -110,8 +111,8 @@ def find_compiler() -> Compiler:
     help = f"install g++ {_LEAST_GCC} or later, or name one in the environment variable CXX"
     if path is None:
         raise CuError(Diagnostic("CU830", "no C++ compiler is found", help=help), exit_code=5)
-    banner = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split("\n", 1)[0]
-    version = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=False).stdout.strip()
+    banner = _run([path, "--version"]).stdout.split("\n", 1)[0]
+    version = _run([path, "-dumpversion"]).stdout.strip()
     major = version.split(".")[0]
     if "clang" in banner or not major.isdigit() or int(major) < _LEAST_GCC:
         raise CuError(
@@ -199,31 +200,33 @@ def _compile(
 ) -> None:
     program.text_file.write_bytes(with_poison(program.source.data))
     kernel, linked = _temporary(folder, ".o"), _temporary(folder, ".run")
-    includes = [f"-I{directory}" for directory in (Path(program.source.name).parent, *include_dirs, KERNELS_DIR)]
-    macros = [f'-DKERNEL_FILE="{program.text_file}"', f"-DKERNEL_ENTRY={contract.entry}", *instantiation.definitions]
-    command = [
-        compiler.path,
-        *compiler.kernel_flags,
-        *macros,
-        *includes,
-        "-c",
-        str(_EMULATE / "entry.cpp"),
-        "-o",
-        str(kernel),
-    ]
-    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
-    library = runtime.finish()
+    form = _form_flags(program.text_file, contract, instantiation)
+    includes = _include_flags(Path(program.source.name).parent, include_dirs)
     try:
+        compiled = _run([compiler.path, *compiler.kernel_flags, *form, *includes, "-c", str(_ENTRY), "-o", str(kernel)])
+        library = runtime.finish()
         if compiled.returncode != 0:
             raise CuError(*_messages(compiled.stderr, program))
-        command = [compiler.path, "-no-pie", str(kernel), str(library), "-o", str(linked)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = _run([compiler.path, "-no-pie", str(kernel), str(library), "-o", str(linked)])
         if result.returncode != 0:
             raise CuError(Diagnostic("CU831", f"the emulated kernel does not link: {result.stderr.strip()[:500]}"))
         linked.replace(program.path)
     finally:
         kernel.unlink(missing_ok=True)
         linked.unlink(missing_ok=True)
+
+
+def _form_flags(text: Path, contract: LaunchContract, instantiation: Instantiation) -> list[str]:
+    """What entry.cpp must know of the form that it compiles."""
+    return [f'-DKERNEL_FILE="{text}"', f"-DKERNEL_ENTRY={contract.entry}", *instantiation.definitions]
+
+
+def _include_flags(beside: Path, include_dirs: Sequence[Path]) -> list[str]:
+    return [f"-I{directory}" for directory in (beside, *include_dirs, KERNELS_DIR)]
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 _ASSEMBLY_FLAGS: Final = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-w", "-DCUBRIDGE_EMULATE", "-O1")
@@ -238,13 +241,12 @@ def assembly(
     """The text compiled for the CPU, as assembly without places: two texts that do the same things have the same, as far as the
     compiler sees it. "" for a text that it refuses. Errors: CU830."""
     compiler = find_compiler()
-    includes = [f"-I{directory}" for directory in (Path(source.name).parent.absolute(), *include_dirs, KERNELS_DIR)]
+    includes = _include_flags(Path(source.name).parent.absolute(), include_dirs)
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "kernel.cu")
         text.write_bytes(source.data)
-        macros = [f'-DKERNEL_FILE="{text}"', f"-DKERNEL_ENTRY={contract.entry}", *instantiation.definitions]
-        command = [compiler.path, *_ASSEMBLY_FLAGS, *macros, *includes, "-S", "-o", "-"]
-        result = subprocess.run([*command, str(_EMULATE / "entry.cpp")], capture_output=True, text=True, check=False)
+        form = _form_flags(text, contract, instantiation)
+        result = _run([compiler.path, *_ASSEMBLY_FLAGS, *form, *includes, "-S", "-o", "-", str(_ENTRY)])
     return result.stdout if result.returncode == 0 else ""
 
 

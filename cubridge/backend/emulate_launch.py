@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -31,6 +31,7 @@ _MAGIC: Final = b"CUEMU001"
 _HEADER, _TENSOR, _POINTER, _MAP = "<8s4I4i", "<48s2Q2I", "<2I", "<2I4i4i4q"
 _OUTPUT, _ZERO = 1, 2  # TensorFlags of global_memory.h
 _CAPTURE_ALIGN: Final = 4  # bytes; elements of captured tensors are read one by one
+_COUNTER_ALIGN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,22 @@ class PlacedTensor:
             self.views[0].copy_(_lay_over(raw, self.views[0]))
 
 
+@dataclass(slots=True)
+class _Placed:
+    """Numbers the tensors of a launch, each once by its address. `keep`: those of the call."""
+
+    keep: Sequence[Tensor]
+    tensors: list[PlacedTensor] = field(default_factory=list[PlacedTensor])
+    numbers: dict[int, int] = field(default_factory=dict[int, int])
+
+    def number(self, address: int, name: str, flags: int, align: int, used: int | None = None) -> int:
+        if address not in self.numbers:
+            self.numbers[address] = len(self.tensors)
+            views = tuple(t for t in self.keep if t.data_ptr() == address)
+            self.tensors.append(PlacedTensor(name, views, flags, align, used))
+        return self.numbers[address]
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchMemory:
     """The tensors of one launch, and the offsets in `Params` of the pointers and tensor maps to them."""
@@ -89,18 +106,9 @@ class LaunchMemory:
     ) -> LaunchMemory:
         """`keep`: the tensors that the addresses in `params` are of; `take_map`: the request behind a tensor map's bytes."""
         sizes = _sizes(contract, params)
-        tensors: list[PlacedTensor] = []
-        numbers: dict[int, int] = {}
+        placed = _Placed(keep)
         pointers: list[tuple[int, int]] = []
         maps: list[tuple[int, int, TensorMapRequest]] = []
-
-        def number(name: str, address: int, flags: int, align: int, used: int | None = None) -> int:
-            if address not in numbers:
-                numbers[address] = len(tensors)
-                views = tuple(t for t in keep if t.data_ptr() == address)
-                tensors.append(PlacedTensor(name, views, flags, align, used))
-            return numbers[address]
-
         for place in layout(contract)[0]:
             bits = params[place.offset : place.offset + place.field.c_type.bytes]
             address = int.from_bytes(bits, "little")
@@ -108,20 +116,20 @@ class LaunchMemory:
                 case MapOfTensor(name):
                     request = take_map(bits)
                     tensor = contract.tensor(contract.tensor_map(name).tensor)
-                    index = number(tensor.name, request.tensor.data_ptr(), 0, tensor.align_bytes)
+                    index = placed.number(request.tensor.data_ptr(), tensor.name, 0, tensor.align_bytes)
                     maps.append((place.offset, index, request))
                 case TensorAddress(name) if address:
                     tensor = contract.tensor(name)
                     flags = _OUTPUT if tensor.role is Role.OUTPUT else 0
-                    pointers.append((place.offset, number(name, address, flags, tensor.align_bytes)))
+                    pointers.append((place.offset, placed.number(address, name, flags, tensor.align_bytes)))
                 case CapturedAddress() as captured if address:
                     used = _used(captured, sizes)
-                    pointers.append((place.offset, number(captured.name, address, 0, _CAPTURE_ALIGN, used)))
+                    pointers.append((place.offset, placed.number(address, captured.name, 0, _CAPTURE_ALIGN, used)))
                 case CounterAddress() if address:
-                    pointers.append((place.offset, number(place.field.name, address, _ZERO, 4)))
+                    pointers.append((place.offset, placed.number(address, place.field.name, _ZERO, _COUNTER_ALIGN)))
                 case _:
                     pass
-        return LaunchMemory(tuple(tensors), tuple(pointers), tuple(maps))
+        return LaunchMemory(tuple(placed.tensors), tuple(pointers), tuple(maps))
 
     def file(self, launch: Launch, schedule: int) -> bytes:
         """The launch file: header, tensor records, pointers, maps, Params, data."""
