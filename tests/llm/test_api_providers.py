@@ -134,7 +134,7 @@ def test_what_will_not_pass_is_not_tried_again(api: Api, status: int, said: str)
 @pytest.mark.parametrize(
     "body",
     [b"<html>not an API</html>", {}, {"content": 7, "choices": 7}, {"content": None, "choices": [None]}, [], "text", None,
-     {"content": [{"type": "text"}], "choices": [{}], "usage": {}}],
+     {"content": [{"type": "text"}], "choices": [{}], "usage": {}}, {"choices": [{"message": {"content": 7}}]}],
     ids=str,
 )  # fmt: skip
 def test_garbage_is_no_reply(api: Api, body: object) -> None:
