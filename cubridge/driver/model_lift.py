@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from cubridge.driver.instructions import TILES
 from cubridge.driver.kernel_headers import header_texts
 from cubridge.driver.model_prompts import Attempt, earlier
+from cubridge.driver.model_rounds import Question, first_right
 from cubridge.driver.sidecar import write_sidecar
 from cubridge.frontend.cuda.vocabulary import BUILTIN_STATEMENTS, INSTRUCTIONS
 from cubridge.ir.diagnostics import CuError, Diagnostic, render
 from cubridge.ir.source import SourceFile
 from cubridge.llm.prompt import fill, numbered, template
-from cubridge.llm.provider import Request
 from cubridge.llm.reply import fenced, one_block
 
 if TYPE_CHECKING:
@@ -30,26 +30,15 @@ PARTS: Final = ("syntax", "workers", "cuir")
 def lift_by_model(judge: LiftJudge, why: Sequence[Diagnostic], talk: Conversation) -> Lifted:
     """The first answer that is right, which is written beside the text. `why`: what the rules could not read.
     Errors: CU708 when the budget ends first, with the faults of the last answer; OSError; what the provider raises."""
-    attempts: list[Attempt] = []
-    faults: tuple[Diagnostic, ...] = ()
-    while True:
-        try:
-            reply = talk.ask(Request(PURPOSE, lift_system(), lift_prompt(judge, why, attempts)))
-        except CuError as error:
-            raise CuError(*error.diagnostics, *faults, exit_code=error.exit_code) from error
-        try:
-            cuir = read_answer(reply)
-            lifted = judge.judge(cuir)
-        except CuError as error:
-            if error.exit_code >= 5:
-                raise
-            faults = error.diagnostics
-            talk.transcript.verdict(PURPOSE, False, render(faults))
-            attempts.append(Attempt(reply.text, render(faults)))
-            continue
-        talk.transcript.verdict(PURPOSE, True, "")
-        write_sidecar(judge.kernel, judge.dtype, judge.head_dim, cuir, talk.provider.name)
-        return lifted
+
+    def judged(reply: Reply) -> tuple[SourceFile, Lifted]:
+        cuir = read_answer(reply)
+        return cuir, judge.judge(cuir)
+
+    question = Question(PURPOSE, lift_system(), lambda attempts: lift_prompt(judge, why, attempts))
+    cuir, lifted = first_right(question, judged, talk)
+    write_sidecar(judge.kernel, judge.dtype, judge.head_dim, cuir, talk.provider.name)
+    return lifted
 
 
 def read_answer(reply: Reply) -> SourceFile:

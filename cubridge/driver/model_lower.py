@@ -12,6 +12,7 @@ from cubridge.backend.diff import diff, render_diff
 from cubridge.driver.kernel_headers import header_texts
 from cubridge.driver.lower import patched_source
 from cubridge.driver.model_prompts import quoted
+from cubridge.driver.model_rounds import ask
 from cubridge.driver.region_editor import RegionEditor
 from cubridge.ir.diagnostics import CuError, Diagnostic, render
 from cubridge.ir.nodes import Kernel
@@ -124,10 +125,7 @@ def lower_by_model(
     history = _History()
     while session.lowered is None:
         prompt = _prompt(kernel, lifted, target, session.editor, history)
-        try:
-            reply = talk.ask(Request(PURPOSE, lower_system(kernel), prompt))
-        except CuError as error:
-            raise CuError(*error.diagnostics, *history.last_faults(), exit_code=error.exit_code) from error
+        reply = ask(talk, Request(PURPOSE, lower_system(kernel), prompt), history.last_faults())
         answers = _answers(reply.text, session, talk)
         history.steps.append(answers)
         talk.transcript.verdict(PURPOSE, session.lowered is not None, render(history.last_faults()))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.jobs import RunPipeline, VerifyTarget
 from cubridge.driver.model_judge import ValueJudge
-from cubridge.driver.model_prompts import Attempt, transfer_prompt, transfer_system
+from cubridge.driver.model_prompts import transfer_prompt, transfer_system
+from cubridge.driver.model_rounds import Question, first_right
 from cubridge.driver.transfer import Transferred
-from cubridge.ir.diagnostics import CuError, Diagnostic, render
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.parser import parse
-from cubridge.llm.provider import Request
 from cubridge.llm.reply import one_block
 from cubridge.passes.pipeline import Pipeline, parse_text
 
@@ -37,28 +37,16 @@ def transfer_by_model(
 ) -> Transferred:
     """The first answer that is right. `further`: what a target must pass besides, such as being lowered by rules.
     Errors: CU708 when the budget ends first, with the faults of the last answer; what the provider raises."""
-    attempts: list[Attempt] = []
-    faults: tuple[Diagnostic, ...] = ()
-    while True:
-        request = Request(PURPOSE, transfer_system(), transfer_prompt(source, reference, attempts))
-        try:
-            reply = talk.ask(request)
-        except CuError as error:
-            raise CuError(*error.diagnostics, *faults, exit_code=error.exit_code) from error
-        try:
-            transferred = read_answer(reply, source, reference, sandbox)
-            judge.judge(transferred.kernel)
-            if further is not None:
-                further(transferred.kernel)
-        except CuError as error:
-            if error.exit_code >= 5:
-                raise
-            faults = error.diagnostics
-            talk.transcript.verdict(PURPOSE, False, render(faults))
-            attempts.append(Attempt(reply.text, render(faults)))
-            continue
-        talk.transcript.verdict(PURPOSE, True, "")
-        return replace(transferred, proposer=talk.provider.name)
+
+    def judged(reply: Reply) -> Transferred:
+        transferred = read_answer(reply, source, reference, sandbox)
+        judge.judge(transferred.kernel)
+        if further is not None:
+            further(transferred.kernel)
+        return transferred
+
+    question = Question(PURPOSE, transfer_system(), lambda attempts: transfer_prompt(source, reference, attempts))
+    return replace(first_right(question, judged, talk), proposer=talk.provider.name)
 
 
 def read_answer(reply: Reply, source: Kernel, reference: TracedReference, sandbox: Sandbox) -> Transferred:
