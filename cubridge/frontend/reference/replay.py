@@ -27,6 +27,9 @@ _FILLS: Final = {
 
 _HALF_TO_FLOAT: Final = frozenset(("_softmax", "_log_softmax"))
 
+_VIEWS: Final = frozenset((torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default))
+"""Recorded where the strides allowed it; nothing is written in place here, so that a copy does where others do not."""
+
 
 @contextmanager
 def _default_dtype(dtype: torch.dtype) -> Generator[None]:
@@ -102,7 +105,8 @@ class Replay:
         if self.wide and call.name in _HALF_TO_FLOAT:
             args = (*args[:2], False)
         with torch.no_grad():
-            result = call.func(*args, **kwargs)
+            function = torch.reshape if call.func in _VIEWS else call.func
+            result: Any = function(*args, **kwargs)
         if self.wide and is_constant(call) and isinstance(result, Tensor) and result.is_floating_point():
             result = result.to(call.out.dtype)
         results = result if isinstance(result, (tuple, list)) else (result,)

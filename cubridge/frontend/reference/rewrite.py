@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -108,9 +109,32 @@ def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = F
     return x
 
 
-def _clamp_in_place(x: Tensor, *args: Any, **options: Any) -> Tensor:
-    """Its fake kernel rejects symbolic bounds."""
-    return x.copy_(x.clamp(*args, **options))
+def _in_place(name: str) -> Callable[..., Tensor]:
+    """A write of what the operation `name` gives: functionalize or the fake kernels know few of the forms in place."""
+
+    def rewritten(x: Tensor, *args: Any, **options: Any) -> Tensor:
+        result = getattr(x, name)(*args, **options)
+        if result.dtype is not x.dtype:
+            raise UseOriginal  # which says that it does not fit
+        return x.copy_(result)
+
+    return rewritten
+
+
+def _into(func: Callable[..., Tensor], *args: Any, out: Tensor, **options: Any) -> Tensor:
+    """An operation with `out=`, as one that writes what it gives: functionalize does not know all of them."""
+    result = func(*args, **options)
+    if result.dtype is not out.dtype or result.shape != out.shape:
+        raise UseOriginal
+    return out.copy_(result)
+
+
+_IN_PLACE: Final = (
+    "abs", "atan", "ceil", "clamp", "clamp_max", "clamp_min", "clip", "copysign", "cos", "cosh", "erf", "exp", "exp2", "expm1",
+    "floor", "fmod", "index_fill", "log", "log1p", "log2", "logit", "logical_not", "nan_to_num", "neg", "negative", "pow",
+    "reciprocal", "remainder", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "tril",
+    "triu", "trunc",
+)  # fmt: skip
 
 
 def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -169,7 +193,11 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.as_tensor: _tensor_from_number,
     torch.scalar_tensor: _tensor_from_number,
     F.pad: _pad,
-    torch.Tensor.clamp_: _clamp_in_place,
+    **{getattr(torch.Tensor, f"{name}_"): _in_place(name) for name in _IN_PLACE},
+    **{getattr(torch, f"{name}_"): _in_place(name) for name in _IN_PLACE if hasattr(torch, f"{name}_")},
+    torch.Tensor.__ipow__: _in_place("pow"),
+    torch.Tensor.__imod__: _in_place("remainder"),
+    torch.Tensor.__ifloordiv__: _in_place("floor_divide"),
     torch.Tensor.__iand__: torch.Tensor.bitwise_and_,  # functionalize does not know the operators
     torch.Tensor.__ior__: torch.Tensor.bitwise_or_,
     torch.Tensor.__ixor__: torch.Tensor.bitwise_xor_,
@@ -192,7 +220,7 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
 class Rewrite(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        rewritten = REWRITES.get(func)
+        rewritten = partial(_into, func) if isinstance(kwargs.get("out"), Tensor) else REWRITES.get(func)
         if rewritten is None:
             return func(*args, **kwargs)
         try:

@@ -53,3 +53,34 @@ def diagonal_and_first_column(q, k, v):
     keep = torch.eye(q.shape[2], k.shape[2], dtype=torch.bool)
     keep[:, 0] = True
     return plain_scores(q, k).masked_fill(~keep, -torch.inf).softmax(-1) @ repeated(v, q)
+
+
+@accepts(mask=CAUSAL)
+def softmax_in_place(q, k, v):
+    s = plain_scores(q, k)
+    s.masked_fill_(torch.ones_like(s, dtype=torch.bool).triu_(1), -torch.inf)
+    s.sub_(s.amax(-1, keepdim=True)).exp_()
+    s /= s.sum(-1, keepdim=True)
+    return s @ repeated(v, q)
+
+
+@accepts(score="where(h >= 3, tanh(s * s * s * D ** -1.5), s * s * s * D ** -1.5)", requires=("Hq >= 5",))
+def functions_in_place(q, k, v):
+    s = plain_scores(q, k)
+    s **= 3
+    torch.tanh_(s[:, 3:])
+    return s.softmax(-1) @ repeated(v, q)
+
+
+@accepts()
+def product_into_a_buffer(q, k, v):
+    s = torch.empty(*q.shape[:-1], k.shape[2], dtype=q.dtype)
+    torch.matmul(q, repeated(k, q).mT, out=s)
+    return s.mul_(q.shape[-1] ** -0.5).softmax(-1) @ repeated(v, q)
+
+
+@accepts(requires=("B <= 2", "B >= 2"))
+def slice_past_the_batch(q, k, v):
+    s = plain_scores(q, k)
+    s[3:] *= 2
+    return s.softmax(-1) @ repeated(v, q)
