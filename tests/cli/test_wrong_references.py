@@ -51,7 +51,7 @@ WRONG = (
     ),
     Wrong(
         "extra_inputs_of_another_type", "def extra_inputs(shape, device):\n    return 3\n\n\ndef attention(q, k, v):\n"
-        "    return q\n", "CU473", FAILED, 5, "returns int, not a dict",
+        "    return q\n", "CU473", FAILED, 1, "returns int, not a dict",
     ),
     Wrong("raises", "    raise ValueError('no such luck')\n", "CU474", FAILED, 8, "ValueError: no such luck"),
     Wrong("raises_no_exception", "    raise BaseException('x')\n", "CU474", FAILED, 8, "BaseException: x"),

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import error_span
+from cubridge.frontend.reference.quiet import off_stdout
 from cubridge.frontend.reference.refusal import fail
-from cubridge.ir.source import NOWHERE
+from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.spec import Shape
 
 SizesOf = dict[str, Any]
@@ -66,26 +67,38 @@ def call_extra_inputs(reference: Reference, shape: Shape) -> dict[str, Tensor | 
     if reference.extra_inputs is None:
         return {}
     try:
-        values = reference.extra_inputs(shape, "cpu")
+        with off_stdout():
+            values = reference.extra_inputs(shape, "cpu")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the user's code raises
         fail("CU473", f"`extra_inputs` fails: {type(error).__name__}: {error}", _place(error, reference))
     if not isinstance(values, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        fail("CU473", f"`extra_inputs` returns {type(values).__name__}, not a dict", reference.span)
+        fail("CU473", f"`extra_inputs` returns {type(values).__name__}, not a dict", reference.builder_span)
     for name, value in values.items():
-        if not isinstance(value, (Tensor, bool, int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            fail(
-                "CU473",
-                f"`extra_inputs` gives {type(value).__name__} for `{name}`, not a tensor or a number",
-                reference.span,
-            )
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            fail("CU473", f"`extra_inputs` has the key {name!r}, which is no name", reference.builder_span)
+        what = _unreadable(value)
+        if what:
+            message = f"`extra_inputs` gives {what} for `{name}`, not a tensor or a number"
+            fail("CU473", message, reference.builder_span)
     return {name: value for name, value in values.items() if reference.takes(name)}
 
 
-def _place(error: BaseException, reference: Reference) -> Any:
+def _unreadable(value: object) -> str:
+    """What the value is, where no kernel can read it, or ""."""
+    if not isinstance(value, (Tensor, bool, int, float)):
+        return type(value).__name__
+    if not isinstance(value, Tensor):
+        return "an integer of more than 64 bits" if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else ""
+    if value.is_nested or value.is_quantized or value.is_meta:
+        return "a nested tensor" if value.is_nested else "a quantized tensor" if value.is_quantized else "a meta tensor"
+    return "" if value.layout is torch.strided else f"a {str(value.layout).removeprefix('torch.')} tensor"
+
+
+def _place(error: BaseException, reference: Reference) -> Span:
     span = error_span(error.__traceback__)
-    return span if span is not NOWHERE else reference.span
+    return span if span is not NOWHERE else reference.builder_span
 
 
 @cache
@@ -111,18 +124,30 @@ def extra_values(
     tensors: dict[str, tuple[Tensor, tuple[Extent, ...]]] = {}
     scalars: dict[str, Scalar] = {}
     for name, value in here.items():
+        change = next((c for o in others if (c := _change(value, o.get(name)))), "")
+        if change:
+            fail("CU473", f"`{name}` {change}", reference.builder_span)
         if not isinstance(value, Tensor):
             scalars[name] = value
             continue
-        samples = [(shape, value), *((s, o[name]) for s, o in zip(shapes, others, strict=False) if name in o)]
-        if any(not isinstance(v, Tensor) or v.dim() != value.dim() for _, v in samples):
-            fail("CU473", f"`{name}` changes its rank with the shape", reference.span)
+        samples = [(shape, value), *((s, o[name]) for s, o in zip(shapes, others, strict=True))]
         extents = tuple(
             _extent(name, axis, [(sizes_of(s), int(v.shape[axis])) for s, v in samples if isinstance(v, Tensor)])
             for axis in range(value.dim())
         )
         tensors[name] = (value, extents)
     return tensors, scalars, {name: extents for name, (_, extents) in tensors.items()}
+
+
+def _change(value: Tensor | Scalar, other: Tensor | Scalar | None) -> str:
+    """How an argument is another at another shape, or ""."""
+    if other is None:
+        return "is not given at every shape"
+    if not isinstance(value, Tensor) or not isinstance(other, Tensor):
+        return "" if type(value) is type(other) else "changes its type with the shape"
+    if value.dim() != other.dim():
+        return "changes its rank with the shape"
+    return "" if value.dtype is other.dtype else "changes its type with the shape"
 
 
 def _extent(name: str, axis: int, samples: list[tuple[SizesOf, int]]) -> Extent:

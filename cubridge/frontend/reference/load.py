@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -53,25 +54,49 @@ class Reference:
         return Span.whole_line(self.file, code.co_firstlineno)
 
     @property
+    def builder_span(self) -> Span:
+        """The line of the definition of `extra_inputs`."""
+        code = getattr(_underlying(self.extra_inputs), "__code__", None) if self.extra_inputs is not None else None
+        if code is None:
+            return self.span
+        here = Path(code.co_filename).resolve() == Path(self.file.name).resolve()
+        file = self.file if here else source_file(code.co_filename)
+        return Span.whole_line(file, code.co_firstlineno) if code.co_firstlineno <= len(file.line_starts) else self.span
+
+    @property
     def globals(self) -> dict[str, object]:
         """The namespace that the reference's names come from."""
         return getattr(_underlying(self.function), "__globals__", {})
 
     def takes(self, name: str) -> bool:
         """May the function be called with this argument?"""
-        parameters = inspect.signature(_entry(self.function)).parameters
+        parameters = self.signature().parameters
         return name in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+    def signature(self) -> inspect.Signature:
+        """How it is called. Errors: CU472."""
+        try:
+            return inspect.signature(_entry(self.function))
+        except (TypeError, ValueError):
+            fail("CU472", f"`{self.name}` cannot be called", self.span)
 
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters. Errors: CU472."""
-        try:
-            signature = inspect.signature(_entry(self.function))
-        except (TypeError, ValueError):
-            fail("CU472", f"`{self.name}` cannot be called", self.span)
-        positional = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        if len(positional) < 3 and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in positional):
+        parameters = self.signature().parameters
+        positional = [n for n, p in parameters.items() if p.kind in _POSITIONAL]
+        if len(positional) < 3 and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values()):
             fail("CU472", f"`{self.name}` does not take q, k, v", self.span, "write `def attention(q, k, v, ...)`")
-        return tuple(signature.parameters)
+        for names in (("q", "k", "v"), ("query", "key", "value")):
+            if tuple(positional[:3]) != names and sorted(positional[:3]) == sorted(names):
+                message = f"`{self.name}` takes {', '.join(positional[:3])} in this order, and is called with q, k, v"
+                fail("CU472", message, self.span, "write `def attention(q, k, v, ...)`")
+        function = _underlying(self.function)
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            fail("CU472", f"`{self.name}` returns no value when it is called", self.span, "drop `async` or `yield`")
+        return tuple(parameters)
+
+
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _entry(function: Callable[..., object]) -> Callable[..., object]:
@@ -158,7 +183,7 @@ def _import(path: Path, file: SourceFile) -> ModuleType:
         fail("CU470", f"{path} is not a Python file", _start(file), "give a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _import_folder(path.parent), contextlib.redirect_stdout(sys.stderr):
+    with _import_folder(path.parent.resolve()), contextlib.redirect_stdout(sys.stderr):
         try:
             spec.loader.exec_module(module)
         except KeyboardInterrupt:
@@ -175,12 +200,23 @@ def _import(path: Path, file: SourceFile) -> ModuleType:
 
 @contextlib.contextmanager
 def _import_folder(folder: Path) -> Generator[None]:
-    """The reference may import what lies beside it."""
-    sys.path.insert(0, str(folder.resolve()))
+    """The reference may import what lies beside it: anew each time, as another folder may have another file of that name."""
+    for name in _beside:
+        sys.modules.pop(name, None)
+    _beside.clear()
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
     try:
         yield
     finally:
-        sys.path.remove(str(folder.resolve()))
+        sys.path.remove(str(folder))
+        new = [(n, getattr(m, "__file__", None)) for n, m in sys.modules.items() if n not in before]
+        _beside.update(n for n, file in new if file and folder in Path(file).parents)
+
+
+_beside: Final[set[str]] = set()
+"""Names of the modules that the last reference imported from its folder."""
 
 
 def _only_candidate(module: ModuleType, name: str) -> tuple[str, object]:

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import sympy
 import torch
@@ -267,20 +267,30 @@ def _run(
             "use a mask over all keys instead of selecting some",
         )
     except BaseException as error:  # whatever the user's code raises
-        span = error_span(error.__traceback__)
-        raise CuError(
-            Diagnostic(
-                "CU474",
-                f"the reference fails: {type(error).__name__}: {_named(first_line(error), symbols)}",
-                span if span is not NOWHERE else recorder.current,
-                help=f"it was called with q [B, Hq, Lq, D], k and v [B, Hk, Lk, D], {_sizes_text(inputs)}",
-            )
-        ) from error
+        _fail(error, recorder.current, symbols, inputs)
     results = tuple(out) if isinstance(out, (tuple, list)) else (out,)
-    if not all(isinstance(r, Tensor) for r in results):
-        kinds = ", ".join(type(r).__name__ for r in results)
+    if not results or not all(isinstance(r, Tensor) for r in results):
+        kinds = ", ".join("Tensor" if isinstance(r, Tensor) else type(r).__name__ for r in results) or "nothing"
         raise CuError(Diagnostic("CU475", f"the reference returns {kinds}, not a tensor", reference.span))
     return results
+
+
+def _fail(
+    error: BaseException, current: Span, symbols: Mapping[sympy.Symbol, str], inputs: Mapping[str, Tensor]
+) -> NoReturn:
+    """Errors: CU474, and CU476 for an operation that takes functions."""
+    span = error_span(error.__traceback__)
+    span = span if span is not NOWHERE else current
+    said = first_line(error)
+    higher = re.search(r"HigherOrderOperator (\w+)", said) if isinstance(error, NotImplementedError) else None
+    if higher:
+        help_ = "write what it does to the scores in plain PyTorch"
+        refuse("CU476", f"`{higher[1]}` takes functions, and has no form per element", span, help_)
+    help_ = f"it was called with q [B, Hq, Lq, D], k and v [B, Hk, Lk, D], {_sizes_text(inputs)}"
+    if isinstance(error, TypeError) and "unhashable type: non-nested SymInt" in said:
+        help_ = "sizes are symbols while it is read, which neither a cache nor a dict can have as keys: drop it there"
+    message = f"the reference fails: {type(error).__name__}: {_named(said, symbols)}"
+    raise CuError(Diagnostic("CU474", message, span, help=help_)) from error
 
 
 def _sizes_text(inputs: Mapping[str, Tensor]) -> str:

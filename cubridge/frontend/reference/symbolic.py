@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Generator
 from typing import Any, Final
@@ -17,6 +18,8 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.utils._sympy import functions as sympy_functions
 
 Symbolic = (torch.SymInt, torch.SymFloat)
+_Cached: Final = type(functools.lru_cache(max))
+"""A cached function of the module is called without its cache, which cannot hold symbolic sizes."""
 _UNARY: Final = ("log", "sqrt", "exp", "log2", "tanh", "sin", "cos")
 
 
@@ -107,8 +110,8 @@ def symbolic_numbers(namespace: dict[str, Any], attention: Callable[..., Any]) -
         for module, name, function in places:
             setattr(module, name, function)
         for name, value in saved.items():
-            if id(value) in by_identity:
-                namespace[name] = by_identity[id(value)]
+            if id(value) in by_identity or isinstance(value, _Cached):
+                namespace[name] = value.__wrapped__ if isinstance(value, _Cached) else by_identity[id(value)]
         for name, value in _BUILTINS.items():
             namespace.setdefault(name, value)
         yield
@@ -118,4 +121,4 @@ def symbolic_numbers(namespace: dict[str, Any], attention: Callable[..., Any]) -
         for name in _BUILTINS:
             if name not in saved:
                 namespace.pop(name, None)
-        namespace.update((name, value) for name, value in saved.items() if id(value) in by_identity)
+        namespace.update((n, v) for n, v in saved.items() if id(v) in by_identity or isinstance(v, _Cached))

@@ -21,8 +21,10 @@ from cubridge.frontend.reference.held import held_extents, held_names
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.places import error_span
+from cubridge.frontend.reference.quiet import off_stdout, uncompiled
 from cubridge.frontend.reference.record import LOOP_HELP, first_line, record
 from cubridge.frontend.reference.refusal import fail, refuse
+from cubridge.frontend.reference.signature import check_arguments
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.diagnostics import CuError, InternalError, Refused
 from cubridge.ir.source import NOWHERE
@@ -87,7 +89,7 @@ class Traced:
     def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> Tensor:
         """The reference itself, in the precision of its inputs, or in float32 where it runs in no other. Errors: CU474."""
         try:
-            with torch.no_grad():
+            with torch.no_grad(), off_stdout(), uncompiled():
                 out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
         except KeyboardInterrupt:
             raise
@@ -103,7 +105,9 @@ class Traced:
 def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype = torch.bfloat16) -> Traced:
     """Read `reference`. `shape`: sizes to favour, where the reference is fixed to some. Errors: CU47x to CU49x, located."""
     first: CuError | None = None
-    names = _scalar_names(reference, shape or DEFAULT_SHAPE)
+    extra = call_extra_inputs(reference, shape or DEFAULT_SHAPE)
+    check_arguments(reference, extra)
+    names = frozenset(n for n, v in extra.items() if not isinstance(v, Tensor))
     for candidate in attempts(shape, held_extents(reference)):
         for kind, fixed in _ways(dtype, names):
             try:
@@ -137,10 +141,6 @@ def _remarked(traced: Traced, first: CuError) -> Traced:
 def _is_about_dtypes(error: CuError) -> bool:
     """A reference that mixes float32 captures with half-precision inputs runs in float32 alone."""
     return any(word in error.diagnostics[0].message for word in ("dtype", "scalar type"))
-
-
-def _scalar_names(reference: Reference, shape: Shape) -> frozenset[str]:
-    return frozenset(n for n, v in call_extra_inputs(reference, shape).items() if not isinstance(v, Tensor))
 
 
 def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset[str]) -> Traced:

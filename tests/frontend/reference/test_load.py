@@ -10,6 +10,7 @@ import torch
 from cubridge.frontend.reference.load import Reference, load_reference
 from cubridge.frontend.reference.trace import trace
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.printer import print_expr
 
 GOOD = "import torch\ndef attention(q, k, v):\n    return torch.softmax(q @ k.mT, -1) @ v\n"
 
@@ -57,11 +58,11 @@ def test_a_missing_file(tmp_path: Path) -> None:
         ),
         (
             GOOD + "def extra_inputs(shape, device):\n    return [1]\n",
-            "reference.py:2:1: error[CU473]: `extra_inputs` returns list, not a dict",
+            "reference.py:4:1: error[CU473]: `extra_inputs` returns list, not a dict",
         ),
         (
             GOOD.replace("v)", "v, w)", 1) + "def extra_inputs(shape, device):\n    return {'w': 'text'}\n",
-            "reference.py:2:1: error[CU473]: `extra_inputs` gives str for `w`, not a tensor or a number",
+            "reference.py:4:1: error[CU473]: `extra_inputs` gives str for `w`, not a tensor or a number",
         ),
         (
             "def attention(q, k, v):\n    return v[:, :, :, 1:].nothing\n",
@@ -75,7 +76,27 @@ def test_a_missing_file(tmp_path: Path) -> None:
             "def attention(q, k, v):\n    return attention(q, k, v)\n",
             "error[CU474]: the reference fails: RecursionError",
         ),
-        ("def attention(q, k, v, w):\n    return q\n", "error[CU474]: the reference fails: TypeError"),
+        (
+            "def attention(q, k, v, w):\n    return q\n",
+            "reference.py:1:24: error[CU473]: nothing gives the argument `w`",
+        ),
+        (
+            "def attention(q, k, v, *,\n    w):\n    return q\n",
+            "reference.py:2:5: error[CU473]: nothing gives the argument `w`",
+        ),
+        (
+            "def attention(*, q, k, v):\n    return q\n",
+            "reference.py:1:1: error[CU472]: `attention` does not take q, k, v",
+        ),
+        (
+            "def attention(k, q, v):\n    return q\n",
+            "reference.py:1:1: error[CU472]: `attention` takes k, q, v in this",
+        ),
+        ("def attention(q, k, v):\n    yield q\n", "reference.py:1:1: error[CU472]: `attention` returns no value when"),
+        (
+            "async def attention(q, k, v):\n    return q\n",
+            "reference.py:1:1: error[CU472]: `attention` returns no value",
+        ),
         ("def attention(q, k, v):\n    return None\n", "error[CU475]: the reference returns NoneType, not a tensor"),
     ],
 )
@@ -83,6 +104,62 @@ def test_the_first_line_says_where_and_what(tmp_path: Path, text: str | bytes, f
     error = error_of(written(tmp_path, text))
     assert first_line in error.splitlines()[0], error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("builds", "where", "says"),
+    [
+        ("{'w': torch.eye(3).to_sparse()}", "4:1", "`extra_inputs` gives a sparse_coo tensor for `w`, not a tensor or"),
+        ("{'w': torch.ones(3, device='meta')}", "4:1", "`extra_inputs` gives a meta tensor for `w`"),
+        ("{'w': torch.nested.nested_tensor([torch.ones(3)])}", "4:1", "`extra_inputs` gives a nested tensor for `w`"),
+        ("{'w': 10**30}", "4:1", "`extra_inputs` gives an integer of more than 64 bits for `w`"),
+        ("{'w': 1, 7: 2}", "4:1", "`extra_inputs` has the key 7, which is no name"),
+        ("{'w': 1, 'q': 2}", "4:1", "`extra_inputs` gives `q`, which is q, k or v"),
+        ("{'w': 1} if shape.B == 2 else {}", "4:1", "`w` is not given at every shape"),
+        ("{'w': 1 if shape.B == 2 else 0.5}", "4:1", "`w` changes its type with the shape"),
+        ("{'w': torch.ones(3, dtype=torch.int64 if shape.B == 2 else None)}", "4:1", "`w` changes its type with"),
+        ("{}", "2:24", "`extra_inputs` does not give the argument `w`"),
+    ],
+)
+def test_extra_inputs_that_no_kernel_reads(tmp_path: Path, builds: str, where: str, says: str) -> None:
+    text = GOOD.replace("v)", "v, w)", 1) + f"def extra_inputs(shape, device):\n    return {builds}\n"
+    assert error_of(written(tmp_path, text)).startswith(f"reference.py:{where}: error[CU473]: {says}")
+
+
+@pytest.mark.parametrize("name", ["B", "Hq", "Lk", "D", "G"])
+def test_a_number_by_the_name_of_a_size(tmp_path: Path, name: str) -> None:
+    text = GOOD.replace("v)", f"v, *, {name})", 1).replace("k.mT", f"k.mT * {name}")
+    text += f"def extra_inputs(shape, device):\n    return {{'{name}': 3}}\n"
+    says = f"reference.py:2:27: error[CU473]: the number `{name}` has the name of a size"
+    assert error_of(written(tmp_path, text)).startswith(says)
+
+
+def test_what_extra_inputs_print_stays_off_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace(
+        load_reference(written(tmp_path, GOOD + "def extra_inputs(shape, device):\n    print(shape)\n    return {}\n"))
+    )
+    assert capsys.readouterr().out == ""
+
+
+def test_compiled_helpers_are_read(tmp_path: Path) -> None:
+    text = "import torch\n@torch.compile\ndef scores(q, k):\n    return q @ k.mT\n"
+    text += "def attention(q, k, v):\n    return scores(q, k).softmax(-1) @ v\n"
+    trace(load_reference(written(tmp_path, text)))
+
+
+def test_cached_helpers_are_read_and_caches_elsewhere_explained(tmp_path: Path) -> None:
+    helper = "import functools, torch\n@functools.cache\ndef keep(n, m):\n    return torch.ones(n, m).tril() > 0\n"
+    text = "def attention(q, k, v):\n    k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))\n"
+    text += "    s = q @ k.mT\n"
+    text += "    return s.where(keep(q.shape[2], k.shape[2]), -torch.inf).softmax(-1) @ v\n"
+    reference = load_reference(written(tmp_path, helper + text))
+    before = reference.globals["keep"]
+    trace(reference)
+    assert reference.globals["keep"] is before
+    (tmp_path / "beside.py").write_text(helper)
+    assert "help: sizes are symbols while it is read" in error_of(
+        written(tmp_path, "import torch, beside\n" + text.replace("keep(", "beside.keep("))
+    )
 
 
 def test_a_function_by_another_name(tmp_path: Path) -> None:
@@ -105,6 +182,15 @@ def test_files_beside_it_may_be_imported(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("def scores(q, k):\n    return q @ k.mT\n")
     text = "import torch\nfrom beside import scores\ndef attention(q, k, v):\n    return scores(q, k).softmax(-1) @ v\n"
     trace(load_reference(written(tmp_path, text)))
+
+
+def test_a_file_of_the_same_name_beside_another_reference(tmp_path: Path) -> None:
+    text = "from same import scale\n" + GOOD.replace("k.mT", "k.mT * scale")
+    for scale in ("0.5", "0.25"):
+        (tmp_path / scale).mkdir()
+        (tmp_path / scale / "same.py").write_text(f"scale = {scale}\n")
+        traced = trace(load_reference(written(tmp_path / scale, text)))
+        assert print_expr(traced.spec.score) == f"s * {scale}"
 
 
 def test_what_the_reference_prints_stays_off_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
