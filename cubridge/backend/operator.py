@@ -136,15 +136,7 @@ def bind_extras(
 ) -> dict[str, object]:
     """The extra arguments by name, as Python binds them, without the fixed ones.
     Errors: CU821 for a missing, unknown or repeated one, and for another value of a fixed one."""
-    if len(args) > len(arguments):
-        raise _bad_call(f"{len(args)} arguments after q, k, v; the reference takes {len(arguments)}")
-    given = {a.name: value for a, value in zip(arguments, args, strict=False)}
-    for name, value in kwargs.items():
-        if name in given:
-            raise _bad_call(f"two values for the argument `{name}`")
-        if all(a.name != name for a in arguments):
-            raise _bad_call(f"the reference has no argument `{name}`")
-        given[name] = value
+    given = _given_extras(arguments, args, kwargs)
     bound: dict[str, object] = {}
     for argument in arguments:
         if argument.name not in given and argument.required:
@@ -158,6 +150,22 @@ def bind_extras(
                 "adapt the reference with this value",
             )
     return bound
+
+
+def _given_extras(
+    arguments: Sequence[ExtraArgument], args: Sequence[object], kwargs: Mapping[str, object]
+) -> dict[str, object]:
+    """What a call gives, by name. Errors: CU821 for an unknown or repeated argument."""
+    if len(args) > len(arguments):
+        raise _bad_call(f"{len(args)} arguments after q, k, v; the reference takes {len(arguments)}")
+    given = {a.name: value for a, value in zip(arguments, args, strict=False)}
+    for name, value in kwargs.items():
+        if name in given:
+            raise _bad_call(f"two values for the argument `{name}`")
+        if all(a.name != name for a in arguments):
+            raise _bad_call(f"the reference has no argument `{name}`")
+        given[name] = value
+    return given
 
 
 def refuse_gradients(inputs: Mapping[str, Tensor], plan: OperatorPlan, tensors: Sequence[Tensor | None]) -> None:

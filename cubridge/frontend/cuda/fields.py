@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.expressions import Expressions
@@ -67,6 +68,9 @@ def param_fields(context: Context) -> Iterator[Field]:
             yield Field(param.name, kind, not param.patched, span=param.span)
 
 
+_HOST_DTYPES: Final = {HostType.FLOAT: DType.F32, HostType.I64: DType.I64}
+
+
 def _param_type(context: Context, param: ParamField) -> FieldType | None:
     match param.value:
         case TensorAddress(name):
@@ -79,16 +83,21 @@ def _param_type(context: Context, param: ParamField) -> FieldType | None:
         case TensorStride():
             return None
         case HostValue(host):
-            dtype = {HostType.FLOAT: DType.F32, HostType.I64: DType.I64}.get(param.c_type, DType.I32)
-            for name in dict.fromkeys(n.id for n in walk(host) if isinstance(n, Name)):
-                if name not in NAMED_CONSTANTS and context.constants.is_constant(name):
-                    context.constants.use(name, param.span)
+            _use_constants(context, host, param.span)
+            dtype = _HOST_DTYPES.get(param.c_type, DType.I32)
             return None if param.size else Scalar(dtype, host, span=param.span)
         case CapturedAddress(name, extents, pad):
             dtype = DType.F32 if param.c_type is HostType.FLOAT_POINTER else DType.I32
             return Captured(dtype, extents, pad, of=None if name == param.name else name, span=param.span)
         case CounterAddress(count):
             return Counters(IntLit(count), span=param.span)
+
+
+def _use_constants(context: Context, host: Expr, place: Span) -> None:
+    """The constants of the text that a host expression names are constants of the kernel."""
+    for name in dict.fromkeys(n.id for n in walk(host) if isinstance(n, Name)):
+        if name not in NAMED_CONSTANTS and context.constants.is_constant(name):
+            context.constants.use(name, place)
 
 
 def shared_fields(lift: Expressions) -> Iterator[Field]:

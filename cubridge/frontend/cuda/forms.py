@@ -192,7 +192,12 @@ def _is_number(declarator: Node) -> bool:
     name, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
     if name is None or value is None or name.type != "identifier":
         return False
-    return all(not n.is_named or n.type in _CONSTANT for n in _nodes(value))
+    return _is_arithmetic(value)
+
+
+def _is_arithmetic(value: Node) -> bool:
+    """Of numbers and constants alone."""
+    return all(n.type in _CONSTANT for n in _nodes(value) if n.is_named)
 
 
 # ---- code ------------------------------------------------------------------------------------------------------------
@@ -222,23 +227,37 @@ def _storage(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
         yield _fault(message, text.span(parent), "make it a local, or `static constexpr`")
 
 
+_MEMBERS: Final = frozenset(
+    ("field_declaration", "function_definition", "comment", "static_assert_declaration", "alias_declaration", "type_definition")
+)  # fmt: skip
+
+
 def _members(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
     """A struct has fields and plain functions: making and leaving one runs nothing."""
     name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
     for member in () if body is None else body.named_children:
         inner = member.named_children[-1] if member.type == "template_declaration" else member
-        if inner.type == "function_definition":
-            own = inner.child_by_field_name("declarator")
-            called = None if own is None else own.child_by_field_name("declarator")
-            is_made = inner.child_by_field_name("type") is None
-            if is_made or (name is not None and called is not None and text.text(called) == text.text(name)):
-                yield _fault("a struct of a kernel text has no constructor", text.span(inner))
-        elif inner.type == "field_declaration":
-            for value in inner.children_by_field_name("default_value"):
-                if any(n.is_named and n.type not in _CONSTANT for n in _nodes(value)):
-                    yield _fault("the value of a field is one number", text.span(inner))
-        elif inner.type not in ("comment", "static_assert_declaration", "alias_declaration", "type_definition"):
-            yield _fault("a struct of a kernel text has fields and functions", text.span(inner))
+        place = text.span(inner)
+        match inner.type:
+            case "function_definition" if _is_constructor(text, inner, name):
+                yield _fault("a struct of a kernel text has no constructor", place)
+            case "field_declaration":
+                for value in inner.children_by_field_name("default_value"):
+                    if not _is_arithmetic(value):
+                        yield _fault("the value of a field is one number", place)
+            case kind if kind not in _MEMBERS:
+                yield _fault("a struct of a kernel text has fields and functions", place)
+            case _:
+                pass
+
+
+def _is_constructor(text: ParsedText, function: Node, struct: Node | None) -> bool:
+    """Has it no result, or the name of its struct?"""
+    if function.child_by_field_name("type") is None:
+        return True
+    declarator = function.child_by_field_name("declarator")
+    name = None if declarator is None else declarator.child_by_field_name("declarator")
+    return struct is not None and name is not None and text.text(name) == text.text(struct)
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------

@@ -119,23 +119,26 @@ class Places(ABC):
 
     def identifier(self, name: str, span: Span) -> Value:
         found = self.names.find(name)
-        place = self.place(span)
-        if isinstance(found, Reference):
-            found = self._referred(found, name, place)
-        if isinstance(found, Failed):
-            raise Poisoned
-        if isinstance(found, Scalar):
-            if isinstance(found.expr, Name) and not self.has_value(found.expr.id):
-                raise refusal(f"`{name}` is read before it is written", place)
-            return replace(found, expr=replace(found.expr, span=place))
         if found is not None:
-            return found
-        constants = self.context.constants
-        if constants.is_constant(name):
+            return self._local(found, name, self.place(span))
+        if self.context.constants.is_constant(name):
             return self._constant(name, span)
         if name in NUMBERS:
-            return Scalar(Name(NUMBERS[name], span=place), DType.F32)
-        raise refusal(f"`{name}` is not declared", place)
+            return Scalar(Name(NUMBERS[name], span=self.place(span)), DType.F32)
+        raise refusal(f"`{name}` is not declared", self.place(span))
+
+    def _local(self, found: Value, name: str, place: Span) -> Value:
+        """What a name in scope stands for, read at `place`."""
+        value = self._referred(found, name, place) if isinstance(found, Reference) else found
+        match value:
+            case Failed():
+                raise Poisoned
+            case Scalar(Name(local)) if not self.has_value(local):
+                raise refusal(f"`{name}` is read before it is written", place)
+            case Scalar(expr):
+                return replace(value, expr=replace(expr, span=place))
+            case _:
+                return value
 
     def _referred(self, reference: Reference, name: str, place: Span) -> Value:
         reference.uses += 1
