@@ -13,6 +13,7 @@ import torch
 
 from cubridge.ir.evaluate import by_name, evaluate
 from cubridge.ir.nodes import Call, Expr, Index, IntLit, Name, Node
+from cubridge.ir.stable import stable_spec
 from cubridge.ir.walk import free_names, rewrite, walk
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _values(
     approximated: Mapping[str, FunctionInfo],
     derivatives: bool,
 ) -> SpecValues:
+    spec = stable_spec(spec)
     score, score_slope = _derivative(spec.score, "s", scope, full, derivatives)
     visible = _tensor(spec.mask, scope, torch.bool).expand(full) & (
         score != -torch.inf

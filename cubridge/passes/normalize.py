@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cubridge.ir.nodes import Expr, Kernel
+from cubridge.ir.stable import stable
 from cubridge.ir.walk import free_names
 from cubridge.passes.base import Pass, PassContext, refusal
 from cubridge.passes.coerce import Coercion
@@ -15,7 +16,6 @@ from cubridge.passes.normalizer import Normalizer, default_lse, is_softmax
 from cubridge.passes.options import RowTerm
 from cubridge.passes.shift import with_shift
 from cubridge.passes.softmax import softmax_of
-from cubridge.passes.stable import stable
 from cubridge.passes.weights import with_weights
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cubridge.ir.nodes import Assign, Expr, Kernel, Name, Stmt
+from cubridge.ir.stable import stable
 from cubridge.ir.walk import free_names
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.coerce import Coercion
@@ -14,7 +15,6 @@ from cubridge.passes.names import resolve
 from cubridge.passes.regions import SCORE, assign, with_region
 from cubridge.passes.scale import ONE, Scale
 from cubridge.passes.softmax import softmax_of, unit, with_scale
-from cubridge.passes.stable import stable
 from cubridge.passes.terms import Algebra, Terms, rebuilt, scaled
 from cubridge.passes.wide import refuse_wide
 

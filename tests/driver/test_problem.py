@@ -12,6 +12,7 @@ import torch
 from cubridge.driver.bound import VAGUE
 from cubridge.driver.problem import Problem, fitting_shapes, make_problem
 from cubridge.driver.reference import read_reference
+from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import Precondition, Shape
 from tests.driver.specs import softmax_spec
@@ -67,3 +68,33 @@ def filled_problem() -> Problem:
 
     attention = read_reference(masked, extra_inputs=extra_inputs).attention
     return make_problem(attention, "random", Shape(1, 2, 2, 50, 30, 64), 0, "bf16", {})
+
+
+@pytest.mark.parametrize("weight", [torch.nn.functional.softplus, lambda s: 1 / (1 + torch.exp(-s))])
+def test_bounds_are_numbers_where_an_exponential_overflows(weight) -> None:
+    def attention(q, k, v):
+        return (weight((q @ k.mT).float() * 200) / k.shape[2]).to(v.dtype) @ v
+
+    problem = make_problem(read_reference(attention).attention, "random", Shape(1, 1, 1, 40, 30, 64), 0, "bf16", {})
+    assert problem.bound.isfinite().all()
+    assert problem.vagueness < VAGUE
+    assert problem.judge(problem.out.bfloat16(), None).accepted
+    assert not problem.judge(problem.out.bfloat16() * 1.05, None).accepted
+
+
+def test_the_bound_of_an_lse_knows_the_scores_that_it_sums() -> None:
+    """A mask put on after the softmax hides keys from the output alone."""
+
+    def attention(q, k, v):
+        s = 20.0 * torch.tanh(q @ k.mT * 0.125 / 20.0)
+        hidden = torch.arange(k.shape[2]) > 0
+        return torch.softmax(s, -1).masked_fill(hidden, 0.0) @ v, torch.logsumexp(s, -1)
+
+    shape = Shape(1, 1, 1, 40, 30, 64)
+    traced = read_reference(attention).attention
+    exact, rough = (
+        make_problem(traced, "random", shape, 0, "bf16", {"tanh": FUNCTIONS[name]}) for name in ("tanh", "tanh_approx")
+    )
+    s = 20.0 * torch.tanh(rough.q.double() @ rough.k.double().mT * 0.125 / 20.0)
+    added = (rough.lse_bound - exact.lse_bound) / FUNCTIONS["tanh_approx"].rel_error
+    assert (added > 0.9 * s.abs().amax(-1)).all()

@@ -8,9 +8,9 @@ from cubridge.ir.evaluate import evaluate
 from cubridge.ir.nodes import Call, Expr, FloatLit
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_expr
+from cubridge.ir.stable import stable
 from cubridge.passes.pipeline import parse_text
 from cubridge.passes.runner import run_pipeline
-from cubridge.passes.stable import stable
 from tests.support.golden_texts import golden_kernel
 
 FORMS = [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, Index, Name, Node, Unary
+from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, Index, IntLit, Name, Node, Unary
+from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.walk import map_children, walk
-from cubridge.passes.exprs import is_number
 
 _VARYING: Final = frozenset({"i", "j", "b", "h", "e", "s", "x", "m", "acc"})
 
@@ -23,15 +24,15 @@ def stable(expr: Expr) -> Expr:
     def change(node: Node) -> Node:
         node = map_children(node, change)
         match node:
-            case Call("log", (Binary("+", left, right),)) if is_number(left, 1) or is_number(right, 1):
-                return _log_of_one_and(right if is_number(left, 1) else left)
+            case Call("log", (Binary("+", left, right),)) if _is_one(left) or _is_one(right):
+                return _log_of_one_and(right if _is_one(left) else left)
             case Call("log1p", (Call("exp", (power,)),)):
                 return _softplus(power)
-            case Binary("+", Call("erf", (x,)), one) | Binary("+", one, Call("erf", (x,))) if is_number(one, 1):
+            case Binary("+", Call("erf", (x,)), one) | Binary("+", one, Call("erf", (x,))) if _is_one(one):
                 return Call("erfc", (Unary("-", x),), span=node.span)
             case Binary("**", base, FloatLit() as power) if _varies(base):
                 return Call("exp", (Binary("*", power, Call("log", (base,))),), span=node.span)
-            case Binary("-", Call("exp", (power,)), one) if is_number(one, 1):
+            case Binary("-", Call("exp", (power,)), one) if _is_one(one):
                 return Call("expm1", (power,), span=node.span)
             case _:
                 return node
@@ -39,6 +40,19 @@ def stable(expr: Expr) -> Expr:
     result = change(expr)
     assert isinstance(result, Expr)
     return result
+
+
+def stable_spec(spec: AttentionSpec) -> AttentionSpec:
+    """The same attention in these forms: its values exist wherever those of the reference do."""
+    rows = tuple(replace(row, body=stable(row.body)) for row in spec.rows)
+    lse = None if spec.lse is None else stable(spec.lse)
+    return replace(
+        spec, score=stable(spec.score), weight=stable(spec.weight), rows=rows, finalize=stable(spec.finalize), lse=lse
+    )
+
+
+def _is_one(expr: Expr) -> bool:
+    return isinstance(expr, IntLit | FloatLit) and expr.value == 1
 
 
 def _varies(expr: Expr) -> bool:
