@@ -13,7 +13,7 @@ from cubridge.driver.lift import lift_kernel
 from cubridge.driver.long_lengths import check_long_lengths, long_fault
 from cubridge.driver.plan import SMALL, emulator_cases, value_cases
 from cubridge.driver.runners import ValueRunner
-from cubridge.driver.verify import find_faults
+from cubridge.driver.verify import find_faults, verify_statically
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import Tile
 from cubridge.ir.spec import Shape
@@ -58,7 +58,9 @@ def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | No
 
 
 def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None) -> tuple[CaseResult, ...]:
-    """A kernel in CuIR on the value engine, against a reference. Errors: as `check_long_lengths`, where all runs are right."""
+    """A kernel in CuIR on the value engine, against a reference. Errors: CU2xx of the static rules, and as
+    `check_long_lengths`, where all runs are right."""
+    verify_statically(kernel)
     spec = reference.attention.spec
     sizes = replace(shape or reference.traced.shape, D=head_dim(kernel))
     checker = Checker(reference.attention, dtype_of(kernel), approximations(kernel))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 import torch
@@ -134,6 +134,8 @@ class Watch(Protocol):
 
 class ValueMachine(Machine[Team]):
     """One run of a kernel for blocks whose control is alike."""
+
+    max_steps: ClassVar[int] = 100_000
 
     def __init__(
         self,

@@ -31,11 +31,21 @@ from cubridge.ir.workers import Workers
 
 TRIP_COUNTS: Final = (0, 1, 2, 3, 5)
 
+MAX_STATEMENTS: Final = 20_000
+"""Of one walk; a kernel takes a few hundred."""
+
 _PER_STEP: Final = ("score", "row_update")
 
 
 def check_keys(workers: Workers) -> Iterable[Diagnostic]:
-    """CU217, from walks of one query tile with few key tiles."""
+    """CU217, from walks of one query tile with few key tiles; CU267 where one does not end."""
+    try:
+        yield from _check_keys(workers)
+    except CuError as error:
+        yield from error.diagnostics
+
+
+def _check_keys(workers: Workers) -> Iterator[Diagnostic]:
     kernel = workers.kernel
     for thread in range(0, workers.count, WARPGROUP if kernel.team == "warpgroup" else workers.count):
         for count in TRIP_COUNTS:
@@ -66,10 +76,20 @@ class _Walk:
     count: int
     names: dict[str, Expr] = field(default_factory=dict)
     visits: dict[str, list[tuple[int | None, Stmt]]] = field(default_factory=dict)
+    loops: list[tuple[For, int]] = field(default_factory=list)
+    statements: int = 0
 
     def block(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
+            self._count()
             self._statement(stmt)
+
+    def _count(self) -> None:
+        self.statements += 1
+        if self.statements > MAX_STATEMENTS and self.loops:
+            longest, _ = max(self.loops, key=lambda loop: loop[1])
+            message = f"the loop takes more than {MAX_STATEMENTS} statements where there are {self.count} key tiles"
+            raise CuError(Diagnostic("CU267", message, longest.span, help="let it end after a few steps"))
 
     def _statement(self, stmt: Stmt) -> None:
         match stmt:
@@ -80,9 +100,13 @@ class _Walk:
                 self.block(then if taken else orelse)
             case For(var, start, stop, body):
                 first, last = self._value(start), self._value(stop)
-                for step in range(first or 0, first or 0 if last is None else last):
+                self.loops.append((stmt, 0))
+                for taken, step in enumerate(range(first or 0, first or 0 if last is None else last)):
+                    self.loops[-1] = (stmt, taken)
+                    self._count()
                     self.names[var] = IntLit(step)
                     self.block(body)
+                self.loops.pop()
             case Loop(body):
                 self.block(body)
             case Assign(Name(name), value):

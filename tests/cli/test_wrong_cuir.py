@@ -37,6 +37,13 @@ def test_a_fault_of_the_text(old: str, new: str, code: str, tmp_path: Path) -> N
     assert as_json(["verify", path])["diagnostics"][0]["line"] == line
 
 
+def test_run_takes_a_kernel_that_verifies(tmp_path: Path) -> None:
+    loop = "for t in range(0, count):"
+    path = _write(tmp_path, TEXT.replace(loop, "for t in range(0, 1000000000):"))
+    ended = fails(["run", path, EXAMPLES / "full.py"], "CU267", 1)
+    assert ended.places[0] == (str(path), TEXT[: TEXT.index(loop)].count("\n") + 1, "CU267")
+
+
 @pytest.mark.parametrize(
     ("data", "code"),
     [(b"", "CU102"), (b"\xff\xfe", "CU101"), (TEXT[:900].encode(), "CU101")],

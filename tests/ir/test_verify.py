@@ -121,6 +121,7 @@ FAULTS = [
     ("sm90a", "            if present(p.counters):\n                finish_counters(p.counters)\n", "", "CU223", "`p.counters` is drawn from and never finished"),
     ("sm90a", "key_tile(keys, t + 1)", "key_tile(keys, t)", "CU217", "the copy of `p.k` walks the steps 0, 0 of a key sequence of 2"),
     ("sm90a", "for t in range(1, count)", "for t in range(1, count - 1)", "CU217", "`score` walks the steps 0 of a key sequence of 2"),
+    ("sm80", "for t in range(0, count):", "for t in range(0, 1000000000):", "CU267", "the loop takes more than 20000 statements where there are 0 key tiles"),
     ("sm80", "s = where(j < Lk, s, -inf)", "s = where((i * Lk + j) % 3 == 0, s, -inf)", "CU224", "`i * Lk` reaches"),
 ]  # fmt: skip
 

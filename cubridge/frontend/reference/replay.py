@@ -105,8 +105,8 @@ class Replay:
         if self.wide and call.name in _HALF_TO_FLOAT:
             args = (*args[:2], False)
         with torch.no_grad():
-            function = torch.reshape if call.func in _VIEWS else call.func
-            result: Any = function(*args, **kwargs)
+            function: Any = torch.reshape if call.func in _VIEWS else call.func
+            result = function(*args, **kwargs)
         if self.wide and is_constant(call) and isinstance(result, Tensor) and result.is_floating_point():
             result = result.to(call.out.dtype)
         results = result if isinstance(result, (tuple, list)) else (result,)
