@@ -34,6 +34,7 @@ from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.rewrite import Rewrite, attention_math
 from cubridge.frontend.reference.symbolic import symbolic_numbers
+from cubridge.frontend.reference.watch import OutOfTime, time_limit
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.spec import Shape
@@ -248,6 +249,7 @@ def _run(
 
     try:
         with (
+            time_limit(),
             torch.no_grad(),
             quiet(),
             symbolic_numbers(reference.globals, attention_math),
@@ -278,9 +280,11 @@ def _run(
 def _fail(
     error: BaseException, current: Span, symbols: Mapping[sympy.Symbol, str], inputs: Mapping[str, Tensor]
 ) -> NoReturn:
-    """Errors: CU474, and CU476 for an operation that takes functions."""
+    """Errors: CU474, CU476 for an operation that takes functions, CU489 for one out of time."""
     span = error_span(error.__traceback__)
     span = span if span is not NOWHERE else current
+    if isinstance(error, OutOfTime):
+        refuse("CU489", "the reference does not come to an end", span, LOOP_HELP)
     said = first_line(error)
     higher = re.search(r"HigherOrderOperator (\w+)", said) if isinstance(error, NotImplementedError) else None
     if higher:

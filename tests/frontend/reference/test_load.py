@@ -141,6 +141,14 @@ def test_what_extra_inputs_print_stays_off_stdout(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out == ""
 
 
+def test_a_loop_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cubridge.frontend.reference.watch.SECONDS", 0.2)
+    text = "def attention(q, k, v):\n    n = 0\n    while True:\n        n = n + 1\n    return q\n"
+    error = error_of(written(tmp_path, text))
+    assert error.startswith(("reference.py:3:", "reference.py:4:")), error
+    assert "error[CU489]: the reference does not come to an end" in error
+
+
 def test_compiled_helpers_are_read(tmp_path: Path) -> None:
     text = "import torch\n@torch.compile\ndef scores(q, k):\n    return q @ k.mT\n"
     text += "def attention(q, k, v):\n    return scores(q, k).softmax(-1) @ v\n"
