@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import nonneg
@@ -28,6 +29,10 @@ from cubridge.frontend.reference.attention import QKV, Axes, place_of, place_of_
 from cubridge.frontend.reference.printing import text
 from cubridge.frontend.reference.refusal import refuse
 
+_LAYOUT: Final = (
+    "q is [B, Hq, Lq, D], k and v are [B, Hk, Lk, D]: a caller who has [B, L, H, D] transposes, not the reference"
+)
+
 
 def find_accumulator(out: Term, axes: Axes) -> Reduce:
     sums = [r for r in walk(out) if isinstance(r, Reduce) and "v" in r.reads]
@@ -50,7 +55,8 @@ def find_accumulator(out: Term, axes: Axes) -> Reduce:
     found = sums[0]
     if found.kind != "sum" or found.index.extent is not axes.j.extent:
         what = "summed" if found.kind == "sum" else f"reduced by {found.kind}"
-        refuse("CU480", f"v is {what} over {text(found.index.extent)}, not summed over its keys", place_of(found))
+        message = f"v is {what} over {text(found.index.extent)}, not summed over its keys"
+        refuse("CU480", message, place_of(found), _LAYOUT if found.index.extent is axes.hk_extent else None)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 from torch import Tensor
@@ -120,7 +120,8 @@ class Lifter:
     def value(self, operand: Any) -> Value:
         """The value of a tensor or of a number."""
         if isinstance(operand, Tensor):
-            return self.values[id(operand)]
+            found = self.values.get(id(operand))
+            return _unrecorded(arena().here) if found is None else found
         term = self.sizes.term(operand)
         return Value((), term.sort, lambda: term)
 
@@ -166,6 +167,8 @@ class Lifter:
 
     def _lift(self, call: Call, handlers: dict[str, Handler]) -> None:
         operands = [a for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor)]
+        if any(id(t) not in self.values for t in operands):
+            _unrecorded(call.span)
         reads = frozenset[str]().union(*(self.values[id(t)].reads for t in operands))
         outputs = [o for o in call.outputs() if isinstance(o, Tensor)]
         handler = handlers.get(call.name)
@@ -215,6 +218,15 @@ class Lifter:
         self.replayed[name] = Replayed(output, call)
         sort = sort_of(output.dtype)
         return Value(self.shape(output), sort, lambda *ix: load(name, ix, sort), frozenset((name,)))
+
+
+def _unrecorded(span: Span) -> NoReturn:
+    refuse(
+        "CU476",
+        "a tensor is read that no recorded operation made",
+        span,
+        "make it in the reference itself: no tensor subclass, no other thread, nothing kept from an earlier call",
+    )
 
 
 _NARROW: Final = frozenset((torch.int8, torch.uint8, torch.int16, torch.uint16))

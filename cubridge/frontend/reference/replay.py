@@ -105,8 +105,12 @@ class Replay:
         if self.wide and call.name in _HALF_TO_FLOAT:
             args = (*args[:2], False)
         with torch.no_grad():
-            function: Any = torch.reshape if call.func in _VIEWS else call.func
-            result = function(*args, **kwargs)
+            if call.func is torch.ops.aten.view.dtype:  # of the bits as they were recorded
+                result = torch.Tensor.view(args[0].to(call.args[0].dtype), call.args[1])  # pyright: ignore
+            elif call.func in _VIEWS:
+                result = torch.reshape(*args)  # pyright: ignore
+            else:
+                result = call.func(*args, **kwargs)
         if self.wide and is_constant(call) and isinstance(result, Tensor) and result.is_floating_point():
             result = result.to(call.out.dtype)
         results = result if isinstance(result, (tuple, list)) else (result,)

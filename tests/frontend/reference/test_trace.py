@@ -133,6 +133,16 @@ def test_captures_are_materialised_for_a_launch() -> None:
     assert torch.equal(found["cumsum"], extra["starts"].cumsum(-1).int())
 
 
+def test_the_bits_of_a_capture_are_those_of_its_own_type() -> None:
+    def signed(q, k, v, w):
+        sign = (w.view(torch.int32) >> 31).to(q.dtype)
+        return (q @ repeated(k, q).mT + sign[:, None, None] * torch.arange(k.shape[2])).softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(signed, lambda shape, device: {"w": torch.linspace(-1, 1, shape.Hq)}))
+    w = torch.tensor([-1.0, 0.5, 2.0, -0.0])
+    assert torch.equal(compute_captures(traced, SHAPE, {"w": w})["view"], w.view(torch.int32))
+
+
 def test_factors_of_q_and_k_need_q_and_k() -> None:
     def cosine(q, k, v):
         q, k = torch.nn.functional.normalize(q, dim=-1), torch.nn.functional.normalize(k, dim=-1)

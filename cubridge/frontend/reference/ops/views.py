@@ -41,6 +41,8 @@ def wrapped(index: Term, extent: Term) -> Term:
 def _view(lifter: Lifter, call: Call) -> Lifted:
     """Only merged axes are split: runs of equal products are matched, mixed radix inside a run."""
     value, new = lifter.value(call.args[0]), lifter.shape(call.out)
+    if call.out.dtype is not call.args[0].dtype:
+        raise NoElementForm  # the bits as another type
     runs = _runs(value.shape, new)
     if runs is None:
         refuse(

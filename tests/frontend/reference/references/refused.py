@@ -3,6 +3,7 @@
 # ruff: noqa: N812
 
 import math
+import threading
 
 import torch
 import torch.nn.functional as F
@@ -228,6 +229,35 @@ def random_mask(q, k, v):
     return plain_scores(q, k).masked_fill(hidden, -math.inf).softmax(-1) @ repeated(v, q)
 
 
+@refuses("CU480", "v is summed over Hk, not summed over its keys", "@ v")
+def heads_after_rows(q, k, v):
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    k, v = k.repeat_interleave(q.shape[1] // k.shape[1], 1), v.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    return ((q @ k.mT).softmax(-1) @ v).transpose(1, 2)
+
+
+@refuses("CU476", "`view` on values computed", "view(torch.int32)")
+def bits_of_scores(q, k, v):
+    s = (q.float() @ repeated(k, q).float().mT).view(torch.int32) & 0x7FFFFFFF
+    return s.view(torch.float32).softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
+@refuses("CU476", "a tensor is read that no recorded operation made", "found[0]")
+def another_thread(q, k, v):
+    s, found = plain_scores(q, k), []
+    thread = threading.Thread(target=lambda: found.append(s * 2))
+    thread.start()
+    thread.join()
+    return found[0].softmax(-1) @ repeated(v, q)
+
+
+@refuses("CU476", "`flex_attention` takes functions", "flex_attention(")
+def flexible(q, k, v):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * 2, enable_gqa=True)
+
+
 # ---- faults of the reference -------------------------------------------------------------------------------------------
 
 
@@ -249,6 +279,11 @@ def wrong_layout(q, k, v):
 @refuses("CU475", "returns dict, not a tensor", "def returns_a_dict")
 def returns_a_dict(q, k, v):
     return {"out": plain_scores(q, k).softmax(-1) @ repeated(v, q)}
+
+
+@refuses("CU475", "returns nothing, not a tensor", "def returns_nothing")
+def returns_nothing(q, k, v):
+    return ()
 
 
 @refuses("CU475", "returns 3 tensors", "def returns_three")
