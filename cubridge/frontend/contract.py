@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, cast
 
+from cubridge.frontend.contract_checks import check_contract, check_identifier
 from cubridge.frontend.contract_params import Names, parse_expr_at, read_params
 from cubridge.ir.contract import ElementType, LaunchContract, MacroChoice, Role, TensorArgument, TensorMapSpec
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -62,17 +63,20 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
         table.table("tensors").fail(f"there is no tensor `{missing[0]}`")
     maps = tuple(_tensor_map(name, entry, tensors) for name, entry in table.tables("tensor_maps"))
     entry = table.text("entry")
+    check_identifier(entry, "the entry", table.span("entry"))
+    for macro in table.table("macros").data:
+        check_identifier(macro, "the macro", table.table("macros").span(macro))
     if not re.search(rb"\b" + re.escape(entry.encode()) + rb"\s*\(", kernel.data):
         raise CuError(
             Diagnostic("CU455", f"{kernel.name} has no kernel `{entry}`, which its contract names", table.span("entry"))
         )
-    return LaunchContract(
+    contract = LaunchContract(
         entry=entry,
         source=table.text("source"),
         include=table.text("include"),
         arch=table.text("arch"),
         newer_archs=table.flag("newer_archs"),
-        head_dims=tuple(table.integers("head_dims")),
+        head_dims=_head_dims(table),
         dtypes=tuple(_dtype(name, entry) for name, entry in table.tables("dtypes")),
         macros=tuple(MacroChoice(name, exprs) for name, exprs in table.table("macros").all_exprs()),
         tensors=tensors,
@@ -86,6 +90,15 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
         patchable=_patchable(table.table("patch")),
         equal_work=_equal_work(kernel),
     )
+    check_contract(contract)
+    return contract
+
+
+def _head_dims(table: _Table) -> tuple[int, ...]:
+    found = tuple(table.integers("head_dims"))
+    if not found or min(found) < 1:
+        table.fail("`head_dims` lists no positive integers", "head_dims")
+    return found
 
 
 def _read(path: Path) -> SourceFile:
@@ -189,7 +202,7 @@ class _Table:
         return cast(int, self._typed(key, int, "an integer", default))
 
     def integers(self, key: str) -> list[int]:
-        return [n if isinstance(n, int) else self.fail(f"`{key}` lists integers", key) for n in self._list(key)]
+        return [n if type(n) is int else self.fail(f"`{key}` lists integers", key) for n in self._list(key)]
 
     def texts(self, key: str) -> list[str]:
         return [n if isinstance(n, str) else self.fail(f"`{key}` lists strings", key) for n in self._list(key)]
@@ -202,7 +215,7 @@ class _Table:
         return self._expr(key, self._value(key))
 
     def exprs(self, key: str) -> tuple[Expr, ...]:
-        return tuple(self._expr(key, item) for item in self._list(key))
+        return tuple(self._expr(key, item) for item in self._list(key)) or self.fail(f"`{key}` is empty", key)
 
     def all_exprs(self) -> list[tuple[str, tuple[Expr, ...]]]:
         """Every key with its expression or list of expressions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,10 @@ def test_bad_fields(tmp_path: Path, line: str, code: str, message: str) -> None:
         ('role = "output"\nshape', 'role = "outbut"\nshape', "not `outbut` in [tensors.o]", 'role = "outbut"'),
         ('box = ["64", "64", "1", "1"]', 'box = ["64", "64"]', "the box has 2 axes, `q` has 4", 'box = ["64", "64"]'),
         ('"row_rescale", ', '"row_scale", ', "no region `row_scale`", None),
+        ('entry = "attention_forward"', 'entry = "a(int"', "the entry `a(int` is no identifier", 'entry = "a(int"'),
+        ("STAGES = 2", "'ST AGES' = 2", "the macro `ST AGES` is no identifier", None),
+        ("BLOCK_KV = [128, 64]", "BLOCK_KV = []", "`BLOCK_KV` is empty in [macros]", None),
+        ("head_dims = [64, 128]", "head_dims = []", "`head_dims` lists no positive integers", "head_dims = []"),
         ("bf16 = {}", "fp8 = {}", "no element type `fp8`", None),
         ("[macros]", "[macros", "not TOML", None),
         ("[tensors.q]", "[tensors.queries]", "`queries` is not one of a kernel's tensors", "[tensors.queries]"),
@@ -119,6 +124,30 @@ def test_bad_contracts(tmp_path: Path, old: str, new: str, message: str, line: s
     diagnostic = caught.value.diagnostics[0]
     assert diagnostic.code == "CU451" and message in diagnostic.message
     assert line is None or diagnostic.span.text == line
+
+
+@pytest.mark.parametrize(
+    ("key", "expr", "message", "at"),
+    [
+        ("shared_bytes", "BLOCK_Q * FOO", "`shared_bytes` may not read `FOO`", "FOO"),
+        ("shared_bytes", "Lq * 2", "`shared_bytes` may not read `Lq`", "Lq"),
+        ("shared_bytes", "BLOCK_Q // 0", "integer division or modulo by zero", "BLOCK_Q // 0"),
+        ("shared_bytes", "BLOCK_Q * 0.5", "`shared_bytes` is 64.0 where HEAD_DIM=64", "BLOCK_Q * 0.5"),
+        ("shared_bytes", "q[0]", "`shared_bytes` is one number", "q[0]"),
+        ("block", "0", "`block` is 0 where", "0"),
+        ("key_tile", "True", "`key_tile` is True where", "True"),
+        ("grid", "B * Hx", "`grid` may not read `Hx`", "Hx"),
+        ("HEAD_DIM", "Lq", "a macro may not read `Lq`", "Lq"),
+    ],
+)
+def test_expressions_that_have_no_value(tmp_path: Path, key: str, expr: str, message: str, at: str) -> None:
+    toml = re.sub(rf'^{key} = "[^"]*"', f'{key} = "{expr}"', TOML, flags=re.MULTILINE)
+    with pytest.raises(CuError) as caught:
+        read(tmp_path, toml)
+    diagnostic = caught.value.diagnostics[0]
+    line = diagnostic.span.file.line(diagnostic.span.location[0])
+    assert (diagnostic.code, diagnostic.span.text) == ("CU451", at) and line.startswith(f"{key} = ")
+    assert message in diagnostic.message
 
 
 def test_expressions_of_a_contract_have_places(tmp_path: Path) -> None:
