@@ -50,10 +50,17 @@ def _first_line(run: Callable[..., int]) -> str:
     return (run.__doc__ or "").splitlines()[0]
 
 
-def _reference(parser: argparse.ArgumentParser) -> None:
+def _reference(parser: argparse.ArgumentParser, use: str = "") -> None:
+    """`use`: what else the shape decides."""
     parser.add_argument("reference", type=_path, metavar="REF.py", help="file with the PyTorch function")
     parser.add_argument("--function", metavar="NAME", help="the function (default: `attention`, or the only one)")
-    parser.add_argument("--shape", type=_shape, metavar="B,Hq,Hk,Lq,Lk,D", help="example sizes")
+    parser.add_argument(
+        "--shape", type=_shape, metavar="B,Hq,Hk,Lq,Lk,D", help=f"example sizes (default: {_EXAMPLE}){use}"
+    )
+
+
+_EXAMPLE = "2,15,5,257,321,64"
+"""`DEFAULT_SHAPE`, whose module is not imported for a help text; a test compares them."""
 
 
 def _path(text: str) -> Path:
@@ -72,8 +79,16 @@ def _shape(text: str) -> object:
 
 
 def _instance(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="element type of q, k, v")
-    parser.add_argument("--head-dim", type=int, default=128, metavar="D", help="head dim of the instantiation")
+    _dtype(parser)
+    parser.add_argument(
+        "--head-dim", type=int, default=128, metavar="D",
+        help="head dim of the kernel's form (default: 128; adapt takes D of --shape, 64 if none is given)",
+    )  # fmt: skip
+
+
+def _dtype(parser: argparse.ArgumentParser) -> None:
+    help_ = "element type of q, k, v (default: bf16)"
+    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help=help_)
 
 
 def _output(parser: argparse.ArgumentParser) -> None:
@@ -90,9 +105,11 @@ def _pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
 
 
 def _adapt(parser: argparse.ArgumentParser) -> None:
-    _reference(parser)
-    parser.add_argument("--kernel", default="sm80", metavar="sm80|sm90a|PATH.cu", help="the expert kernel to change")
-    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help="element type of q, k, v")
+    _reference(parser, "; D is the head dim of the form that is changed; lift, lower and verify take 128")
+    parser.add_argument(
+        "--kernel", default="sm80", metavar="sm80|sm90a|PATH.cu", help="the expert kernel to change (default: sm80)"
+    )
+    _dtype(parser)
     _pipeline(parser, required=False)
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
     parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for the results")
@@ -200,7 +217,12 @@ def _check(parser: argparse.ArgumentParser) -> None:
 def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=_path, metavar="DIR", help="output folder of `cuirc adapt`")
     parser.add_argument("--peers", default="eager,sdpa,flex", metavar="LIST", help="what to time beside it")
-    parser.add_argument("--shape", type=_shape, metavar="B,Hq,Hk,Lq,Lk,D", help="sizes to time at")
+    parser.add_argument(
+        "--shape",
+        type=_shape,
+        metavar="B,Hq,Hk,Lq,Lk,D",
+        help="sizes to time at (default: 2,32,32,8192,8192 and the adapted head dim, where it fits)",
+    )
 
 
 def _faults(parser: argparse.ArgumentParser) -> None:

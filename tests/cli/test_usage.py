@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cubridge import __version__
+from cubridge.ir.spec import DEFAULT_SHAPE
 from tests.support.command import cuirc
 
 
@@ -47,3 +48,10 @@ def test_questions(given: list[str]) -> None:
 
 def test_the_version() -> None:
     assert cuirc("--version").out.decode() == f"cuirc {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["adapt", "lift", "lower", "verify", "faults"])
+def test_help_states_the_defaults(command: str) -> None:
+    said = " ".join(cuirc(command, "--help").out.decode().split())
+    assert "(default: bf16)" in said
+    assert (f"(default: {DEFAULT_SHAPE})" if command == "adapt" else "(default: 128; adapt takes D of --shape") in said
