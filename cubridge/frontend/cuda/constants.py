@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cubridge.frontend.cuda.conditions import quotient
-from cubridge.frontend.cuda.numbers import BITS, literal
+from cubridge.frontend.cuda.numbers import literal
 from cubridge.frontend.cuda.read import Reader, read_code
 from cubridge.frontend.cuda.structure import Program
 from cubridge.frontend.cuda.syntax import Cast, CExpr, Ident, Infix, Number, Prefix, Ternary, Truth
@@ -28,16 +28,10 @@ def _quotient(a: Numeric, b: Numeric) -> Numeric:
     return a / b
 
 
-def _shift(by: Numeric) -> int:
-    if not 0 <= by < BITS:
-        raise ValueError
-    return int(by)
-
-
 _OPERATORS: Final[dict[str, Callable[[Numeric, Numeric], Numeric]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _quotient,
     "%": lambda a, b: a - _quotient(a, b) * b,
-    "<<": lambda a, b: int(a) << _shift(b), ">>": lambda a, b: int(a) >> _shift(b),
+    "<<": lambda a, b: int(a) << int(b), ">>": lambda a, b: int(a) >> int(b),
     "&": lambda a, b: int(a) & int(b), "|": lambda a, b: int(a) | int(b), "^": lambda a, b: int(a) ^ int(b),
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
     "&&": lambda a, b: bool(a) and bool(b), "||": lambda a, b: bool(a) or bool(b),
@@ -75,8 +69,6 @@ class Constants:
         self._open.add(name)
         try:
             value = self.evaluate(self.definition(name, place))
-        except RecursionError:
-            raise refusal(f"`{name}` rests on too many other constants", place) from None
         finally:
             self._open.discard(name)
         constant = self.program.constants.get(name)
@@ -114,11 +106,14 @@ class Constants:
             case Prefix("!", operand):
                 return not self.evaluate(operand)
             case Infix(op, left, right) if op in _OPERATORS:
-                return _operate(expr.span, _OPERATORS[op], self.evaluate(left), self.evaluate(right))
+                try:
+                    return _OPERATORS[op](self.evaluate(left), self.evaluate(right))
+                except (ZeroDivisionError, ValueError):
+                    raise refusal("this constant has no value", expr.span) from None
             case Ternary(condition, then, other):
                 return self.evaluate(then if self.evaluate(condition) else other)
             case Cast(type, operand) if type.name in _CASTS and not type.pointers:
-                return _operate(expr.span, _CASTS[type.name], self.evaluate(operand))
+                return _CASTS[type.name](self.evaluate(operand))
             case _:
                 raise refusal("this is no constant of the instantiation", expr.span)
 
@@ -137,14 +132,3 @@ def _number(text: str, place: Span) -> Numeric:
             return number
         case _:
             return float(text.rstrip("fF"))
-
-
-def _operate(place: Span, operator: Callable[..., Numeric], *operands: Numeric) -> Numeric:
-    """Errors: CU423 where C has no such number."""
-    try:
-        value = operator(*operands)
-    except (ArithmeticError, ValueError):
-        raise refusal("this constant has no value", place) from None
-    if isinstance(value, int) and value.bit_length() > BITS:
-        raise refusal("this constant has no value", place)
-    return value

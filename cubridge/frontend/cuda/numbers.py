@@ -18,8 +18,6 @@ from cubridge.ir.types import DType
 COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
 NEGATED: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 _INTEGER: Final = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)([uUlL]*)")
-BITS: Final = 64
-"""Of the widest integer."""
 _NAMED: Final = {name: CONSTANTS[name] for name in ("LOG2E", "LN2", "pi")}
 
 
@@ -37,22 +35,12 @@ def literal(text: str, span: Span) -> Scalar:
     if match is not None:
         if "u" in match[2].lower():
             raise refusal("unsigned arithmetic wraps, which CuIR does not say", span, help="write a signed integer")
-        value = _parsed(match[1], span)
+        octal = match[1].startswith("0") and match[1].isdigit() and len(match[1]) > 1
+        value = int(match[1], 8) if octal else int(match[1], 0)
         return Scalar(IntLit(value, span=span), DType.I64 if "l" in match[2].lower() else DType.I32)
     if not text.lower().endswith("f") or text.lower().startswith("0x"):
         raise refusal(f"`{text}` is a double", span, help=f"write `{text}f`")
     return Scalar(float_literal(float(text[:-1]), span), DType.F32)
-
-
-def _parsed(digits: str, span: Span) -> int:
-    octal = digits.startswith("0") and digits.isdigit() and len(digits) > 1
-    try:
-        value = int(digits, 8 if octal else 0)
-    except ValueError:  # an octal 8 or 9, or thousands of digits
-        raise refusal("this is no number of C", span) from None
-    if value.bit_length() > BITS:
-        raise refusal("this is no number of C", span)
-    return value
 
 
 def float_literal(value: float, span: Span) -> Expr:
