@@ -50,8 +50,7 @@ def compare(traced: Traced) -> AttentionSpec:
     if not compared:
         at_empty.append(_compare_at(traced, traced.shape, seed=0))
     run_at = compared[0] if compared else traced.shape
-    check_run(traced, run_at)
-    remarks = tuple(_remarks(traced, len(compared), reason, at_empty))
+    remarks = (*_remarks(traced, len(compared), reason, at_empty), *check_run(traced, run_at))
     return replace(
         traced.spec,
         warnings=(*traced.spec.warnings, *remarks),

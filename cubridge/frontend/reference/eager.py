@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from cubridge.frontend.reference.algebra.terms import Term, const, size
 from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.spec import Shape
+from cubridge.ir.spec import Remark, Shape
 
 if TYPE_CHECKING:
     from cubridge.frontend.reference.trace import Traced
@@ -25,15 +25,39 @@ TOLERANCE: Final = 0.05
 """Of float32 runs in which the reference may round to half precision: enough to tell one branch from another."""
 
 
-def check_run(traced: Traced, shape: Shape) -> None:
-    """Errors: CU487 where the function gives something else than its recorded calls."""
+def check_run(traced: Traced, shape: Shape) -> tuple[Remark, ...]:
+    """What a branch on the element type or the device leaves open. Errors: CU487 where the function gives something else
+    than its recorded calls."""
+    asked = traced.assembled.lifter.recording.asked
     if _agrees(traced, shape) is False:
-        refuse(
-            "CU487",
-            f"the function gives something else at shape {shape} than the run that was recorded at {traced.shape}",
-            traced.reference.span,
-            "keep what it computes free of branches on values, counters and global state",
-        )
+        if "dtype" in asked and traced.dtype is not torch.float32 and _agrees(traced, shape, traced.dtype):
+            _differs(traced, f"in float32 than in {_name(traced.dtype)}, in which it was read", _TYPES)
+        _differs(traced, f"at shape {shape} than the run that was recorded at {traced.shape}", _STATE)
+    if "strides" in asked and _agrees(traced, shape, strided=True) is False:
+        _differs(traced, "for q, k and v of other strides than it was read with", "compute the same for all strides")
+    return tuple(_open(traced, shape, asked))
+
+
+def _open(traced: Traced, shape: Shape, asked: frozenset[str]) -> Iterator[Remark]:
+    if "dtype" in asked and _agrees(traced, shape, traced.dtype):
+        for dtype in (torch.bfloat16, torch.float16):
+            if dtype is not traced.dtype and _agrees(traced, shape, dtype) is False:
+                message = f"in {_name(dtype)} the function gives something else than in {_name(traced.dtype)}, in which it was read"
+                yield Remark(message, traced.reference.span)
+    if "is_cuda" in asked:
+        yield Remark("the function was read on a CPU, where `is_cuda` is False", traced.reference.span)
+
+
+def _differs(traced: Traced, where: str, help_: str) -> NoReturn:
+    refuse("CU487", f"the function gives something else {where}", traced.reference.span, help_)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+_TYPES: Final = "let it compute the same in every element type, up to rounding"
+_STATE: Final = "keep what it computes free of branches on values, counters and global state"
 
 
 def conditions_on_ones(traced: Traced, shape: Shape) -> Iterator[Term]:
@@ -57,11 +81,13 @@ def _with_one(traced: Traced, shape: Shape) -> Iterator[tuple[str, Shape]]:
             yield name, fit
 
 
-def _agrees(traced: Traced, shape: Shape) -> bool | None:
-    """None where the function or its recorded calls do not run on float32 inputs of this shape."""
+def _agrees(traced: Traced, shape: Shape, dtype: torch.dtype = torch.float32, strided: bool = False) -> bool | None:
+    """None where the function or its recorded calls do not run on inputs of this shape. `strided`: rows lie before heads."""
     generator = torch.Generator().manual_seed(1)
-    q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D, generator=generator)
-    k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D, generator=generator) for _ in range(2))
+    q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D, generator=generator).to(dtype)
+    k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D, generator=generator).to(dtype) for _ in range(2))
+    if strided:
+        q, k, v = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k, v))
     try:
         extra = traced.extra(shape)
     except CuError:

@@ -151,7 +151,7 @@ LOOP_HELP: Final = "write a Python loop over positions as a comparison of index 
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What one run of the reference did. `symbols`: sympy symbol -> name of the size or scalar argument; `sizes`: their
-    values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are."""
+    values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are; `asked`: see `Rewrite`."""
 
     calls: list[Call]
     outputs: tuple[Tensor, ...]
@@ -164,6 +164,7 @@ class Recording:
     static: frozenset[str]
     fixed: frozenset[str]
     extents: dict[str, tuple[Extent, ...]]
+    asked: frozenset[str]
 
     def fixed_heads(self) -> frozenset[str]:
         """The head sizes, if a guard made their product a number, as a Python loop over heads does."""
@@ -223,19 +224,20 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
             inputs[name] = torch.empty(dims["B"], dims[heads], dims[length], dims["D"], dtype=dtype)
         for name, (example, formula) in tensors.items():
             inputs[name] = torch.empty([e.symbolic(dims, sizes.make) for e in formula], dtype=example.dtype)
-    recorder = Recorder(fake)
-    outputs = _run(reference, recorder, sizes.symbols, inputs, numbers)
+    recorder, rewrite = Recorder(fake), Rewrite()
+    outputs = _run(reference, recorder, rewrite, sizes.symbols, inputs, numbers)
     return Recording(
         recorder.calls, outputs, inputs, scalars, list(recorder.constants.values()), env, sizes.symbols, hints,
         frozenset(name for name in hints if name not in sizes.symbols.values()),
         frozenset(name for name in scalars if name not in sizes.symbols.values()),
-        extents,
+        extents, frozenset(rewrite.asked),
     )  # fmt: skip
 
 
 def _run(
     reference: Reference,
     recorder: Recorder,
+    rewrite: Rewrite,
     symbols: Mapping[sympy.Symbol, str],
     inputs: Mapping[str, Tensor],
     scalars: Mapping[str, Any],
@@ -255,7 +257,7 @@ def _run(
             symbolic_numbers(reference.globals, attention_math),
             recorder.fake,
             recorder,
-            Rewrite(),
+            rewrite,
         ):
             out = torch.func.functionalize(run_reference)(*inputs.values())
     except (CuError, KeyboardInterrupt):

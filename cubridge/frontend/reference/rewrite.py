@@ -217,9 +217,25 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+ASKED: Final[dict[Callable[..., Any], str]] = {
+    **{getattr(torch.Tensor, name).__get__: name for name in ("dtype", "is_cuda")},
+    torch.Tensor.is_contiguous: "strides",
+    torch.Tensor.stride: "strides",
+}
+"""What a branch may read that no recorded call shows."""
+
+
 class Rewrite(TorchFunctionMode):
+    """`asked`: what the reference read of its tensors besides values and sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in ASKED:
+            self.asked.add(ASKED[func])
         rewritten = partial(_into, func) if isinstance(kwargs.get("out"), Tensor) else REWRITES.get(func)
         if rewritten is None:
             return func(*args, **kwargs)

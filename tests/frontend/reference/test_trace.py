@@ -347,6 +347,37 @@ def test_a_function_that_changes_from_call_to_call_is_refused() -> None:
     assert "than the run that was recorded" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("doubles", "message"),
+    [
+        (lambda q: q.dtype == torch.float32, "something else in float32 than in bfloat16, in which it was read"),
+        (lambda q: q.is_contiguous(), "something else for q, k and v of other strides than it was read with"),
+        (lambda q: q.stride(1) < q.stride(2), "something else for q, k and v of other strides"),
+    ],
+)
+def test_a_branch_on_type_or_strides_is_refused(doubles, message: str) -> None:
+    def branches(q, k, v):
+        return (q @ repeated(k, q).mT * (2 if doubles(q) else 1)).softmax(-1) @ repeated(v, q)
+
+    with pytest.raises(CuError, match="CU487") as caught:
+        trace(Reference.of(branches))
+    assert message in str(caught.value)
+
+
+def test_a_branch_on_the_other_half_type_or_the_device_is_a_warning() -> None:
+    def branches(q, k, v):
+        if not q.is_contiguous() or q.is_cuda:
+            q = q.contiguous()
+        return (q @ repeated(k, q).mT * (2 if q.dtype is torch.float16 else 1)).softmax(-1) @ repeated(v, q)
+
+    assert [w.message for w in trace(Reference.of(branches)).spec.warnings] == [
+        "in float16 the function gives something else than in bfloat16, in which it was read",
+        "the function was read on a CPU, where `is_cuda` is False",
+    ]
+    with pytest.raises(CuError, match="something else in float32 than in float16"):
+        trace(Reference.of(branches), dtype=torch.float16)
+
+
 def test_a_flag_that_is_neither_0_nor_1_is_refused_at_the_launch() -> None:
     def padded(q, k, v, mask):
         s = q @ repeated(k, q).mT + (1.0 - mask[:, None, None, :].to(q.dtype)) * -1e9
