@@ -340,7 +340,7 @@ def make_report(adapted: Adapted, findings: Findings) -> Report:
         dtype=adapted.dtype,
         shape=str(adapted.shape),
         pipeline=adapted.pipeline.to_text(),
-        found=found(adapted.reference.attention.spec),
+        found=found(adapted.reference.attention.spec, adapted.target),
         changed=Changed(patched.regions_changed, patched.lines_added, patched.lines_removed),
         cases=findings.cases,
         mutants=findings.mutants,

@@ -20,8 +20,10 @@ from cubridge.driver.check import Checker, approximations
 from cubridge.driver.kernels import DTYPES
 from cubridge.driver.plan import gpu_cases
 from cubridge.driver.runners import LaunchRunner
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.spec import Shape
+from cubridge.ir.types import DType
+from cubridge.ir.verify_ranges import LARGEST, captured_bound
 
 if TYPE_CHECKING:
     from cubridge.backend.captured import CaptureValue
@@ -42,7 +44,8 @@ def compile_adapted(
     first result is handed out, once for each content and architecture."""
     traced = adapted.reference.traced
     arguments = extra_arguments(traced)
-    captures = SpecCaptures(traced, {a.name: a.adapted for a in arguments if a.fixed})
+    fixed = {a.name: a.adapted for a in arguments if a.fixed}
+    captures = SpecCaptures(traced, fixed, captured_bound(adapted.target))
     plan = OperatorPlan(
         text=adapted.text,
         captures=captures,
@@ -84,10 +87,12 @@ def _argument(traced: Traced, name: str, default: object, given: Mapping[str, ob
 @dataclass(slots=True)
 class SpecCaptures:
     """From a call to the captured values of its spec, on the CPU. Calls of the same sizes with the same arguments, unchanged
-    since, are answered from the last one. `fixed`: arguments that a call does not hand over."""
+    since, are answered from the last one. `fixed`: arguments that a call does not hand over. `bound`: how large in size the
+    kernel's arithmetic lets captured integers be."""
 
     traced: Traced
     fixed: Mapping[str, object]
+    bound: int = LARGEST
     _last: tuple[object, dict[str, CaptureValue]] | None = None
     _held: list[weakref.ref[Tensor]] = field(default_factory=list[weakref.ref[Tensor]])
 
@@ -103,9 +108,20 @@ class SpecCaptures:
         numbers = {n: v for n, v in self.fixed.items() if isinstance(v, (bool, int, float))}
         on_cpu = numbers | {n: v.detach().cpu() if isinstance(v, Tensor) else v for n, v in read.items()}
         found = self.traced.captures(sizes, on_cpu)  # pyright: ignore[reportArgumentType]
+        self._check(found)
         values = cast("dict[str, CaptureValue]", dict(found))
         self._last, self._held = (key, values), [weakref.ref(t) for t in tensors]
         return values
+
+    def _check(self, found: Mapping[str, Tensor]) -> None:
+        """Errors: CU490 for an integer with which the kernel's arithmetic would leave 32 bits."""
+        if self.bound == LARGEST:
+            return
+        for capture in self.traced.spec.captures:
+            value = found.get(capture.name)
+            if capture.dtype == DType.I32 and value is not None and bool((value.long().abs() > self.bound).any()):
+                message = f"`{capture.name}` holds integers beyond {self.bound}, and the kernel computes with them in 32 bits"
+                raise Refused(Diagnostic("CU490", message, capture.span, help="compute with them outside, or as floats"))
 
     def constants(self) -> dict[str, CaptureValue]:
         """Those that the reference fixes."""

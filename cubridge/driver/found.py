@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cubridge.driver.report import Found
+from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import print_expr
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Capture, Remark
+from cubridge.ir.types import DType
+from cubridge.ir.verify_ranges import LARGEST, captured_bound
 
 
-def found(spec: AttentionSpec) -> Found:
+def found(spec: AttentionSpec, target: Kernel) -> Found:
+    """What `spec` says, and what of it holds for `target` alone."""
     return Found(
         score=print_expr(spec.score),
         mask=print_expr(spec.mask),
@@ -20,9 +26,15 @@ def found(spec: AttentionSpec) -> Found:
         captures=tuple(_capture(c) for c in spec.captures),
         preconditions=tuple(print_expr(p.condition) for p in spec.preconditions),
         specialised=tuple(_remark(r) for r in spec.specialised),
-        assumptions=tuple(_remark(r) for r in spec.assumptions),
+        assumptions=(*(_remark(r) for r in spec.assumptions), *_assumed_by(target, spec)),
         warnings=tuple(_remark(r) for r in spec.warnings),
     )
+
+
+def _assumed_by(target: Kernel, spec: AttentionSpec) -> Iterator[str]:
+    bound = captured_bound(target)
+    if bound < LARGEST and any(c.dtype == DType.I32 for c in spec.captures):
+        yield f"captured integers are at most {bound} in size, so that 32 bits hold what is computed with them"
 
 
 def _capture(capture: Capture) -> str:

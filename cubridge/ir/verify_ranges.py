@@ -12,10 +12,12 @@ from cubridge.ir.nodes import (
     Attr,
     Binary,
     Call,
+    Captured,
     Expr,
     For,
     Function,
     If,
+    Index,
     IntLit,
     Kernel,
     Loop,
@@ -25,14 +27,16 @@ from cubridge.ir.nodes import (
     Unary,
 )
 from cubridge.ir.printer import print_expr
-from cubridge.ir.walk import children
+from cubridge.ir.types import DType
+from cubridge.ir.walk import children, free_names
 
 Range = tuple[int, int]
 
 LIMITS: Final[Mapping[str, int]] = {"B": 512, "Hq": 256, "Hk": 256, "Lq": 2**20, "Lk": 2**20, "D": 256}
 """The largest sizes that a kernel has to be right for, unless the caller says others."""
 
-_LARGEST: Final = 2**31 - 1
+LARGEST: Final = 2**31 - 1
+_BOUNDS: Final = (LARGEST, *(2**n for n in reversed(range(31))))
 
 
 def check_region_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
@@ -47,12 +51,31 @@ def check_body_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Ite
     yield from _Ranges(kernel, limits).body(kernel.body)
 
 
+def captured_bound(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> int:
+    """How large in size captured integers may be, so that every integer of the regions stays within 32 bits when sizes are
+    at most `limits`: `LARGEST`, or a power of two below; 0 if none is small enough."""
+    return next((bound for bound in _BOUNDS if _holds(kernel, limits, (-bound, bound))), 0)
+
+
+def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Range) -> bool:
+    known: dict[str, Range | None] = {}
+    for region in sorted(kernel.regions, key=lambda r: r.name != "tile_setup"):
+        ranges = _Ranges(kernel, limits, captured)
+        ranges.names |= known
+        if any(ranges.function(region)):
+            return False
+        known |= {name: value for name, value in ranges.names.items() if name.startswith(("tile.", "row."))}
+    return True
+
+
 @dataclass(slots=True)
 class _Ranges:
-    """Ranges of the integers of one body. A range that nothing is known about is None, and never a fault."""
+    """Ranges of the integers of one body. A range that nothing is known about is None, and never a fault. `captured`: that
+    of every captured integer."""
 
     kernel: Kernel
     limits: Mapping[str, int]
+    captured: Range | None = None
     names: dict[str, Range | None] = field(default_factory=dict)
     faults: list[Diagnostic] = field(default_factory=list)
 
@@ -73,7 +96,17 @@ class _Ranges:
         self.names |= {"tile.hk": (0, sizes["Hk"] - 1), "tile.q_start": (0, rows)}
         for item in self.kernel.params:
             if isinstance(item.type, Scalar) and item.type.host is not None:
-                self.names[f"p.{item.name}"] = self.quiet(item.type.host)
+                self.names[f"p.{item.name}"] = self._of_host(item.type.host, item.type.dtype)
+
+    def _of_host(self, value: Expr, dtype: DType) -> Range | None:
+        if not dtype.is_int:
+            return None
+        captured = free_names(value) - self.names.keys()
+        self.names |= dict.fromkeys(captured, self.captured)
+        found = self.quiet(value)
+        for name in captured:
+            del self.names[name]
+        return found
 
     def function(self, function: Function) -> Iterator[Diagnostic]:
         yield from self.body(function.body)
@@ -100,6 +133,9 @@ class _Ranges:
             match stmt:
                 case Assign(Name(name), value):
                     self.names[name] = self._joined(name, self.quiet(value))
+                case Assign(Attr(Name(scope), name), value):
+                    field = f"{scope}.{name}"
+                    self.names[field] = self._joined(field, self.quiet(value))
                 case If(_, then, orelse):
                     self._block(then)
                     self._block(orelse)
@@ -123,6 +159,10 @@ class _Ranges:
                 return self.names.get(name)
             case Attr(Name(scope), name):
                 return self.names.get(f"{scope}.{name}")
+            case Index(Attr(Name("p"), name), indices):
+                for index in indices:
+                    self.range(index)
+                return self.captured if self._is_captured_int(name) else None
             case Unary("-", operand):
                 inner = self.range(operand)
                 return None if inner is None else (-inner[1], -inner[0])
@@ -136,8 +176,12 @@ class _Ranges:
                         self.range(child)
                 return None
 
+    def _is_captured_int(self, name: str) -> bool:
+        types = (item.type for item in self.kernel.params if item.name == name)
+        return any(isinstance(t, Captured) and t.dtype.is_int for t in types)
+
     def _checked(self, expr: Binary, value: Range | None, operands: tuple[Expr, ...]) -> Range | None:
-        if value is None or max(abs(value[0]), abs(value[1])) <= _LARGEST or any(map(_is_wide, operands)):
+        if value is None or max(abs(value[0]), abs(value[1])) <= LARGEST or any(map(_is_wide, operands)):
             return value
         largest = value[1] if value[1] > -value[0] else value[0]
         sizes = ", ".join(f"{n}={v}" for n, v in self.limits.items() if n != "D")
@@ -168,8 +212,8 @@ class _Ranges:
 
 
 def _combine(op: str, left: Range | None, right: Range | None) -> Range | None:
-    if op == "%" and right is not None and right[0] > 0:
-        return 0, right[1] - 1
+    if op == "%" and right is not None:
+        return (0, right[1] - 1) if right[0] > 0 else (min(right[0], 0), max(right[1], 0))
     if left is None or right is None:
         return None
     (a, b), (c, d) = left, right
@@ -183,6 +227,8 @@ def _combine(op: str, left: Range | None, right: Range | None) -> Range | None:
             return min(corners), max(corners)
         case "//" if c > 0:
             return min(a // c, a // d), max(b // c, b // d)
+        case "//":
+            return -max(-a, b), max(-a, b)
         case _:
             return None
 

@@ -123,3 +123,26 @@ def test_a_wrong_kernel_gives_no_result(adapted: Adapted, tmp_path: Path, monkey
         with pytest.raises(CuError, match="the compiled kernel is wrong") as caught:
             operator(*qkv(), torch.ones(4))
         assert caught.value.exit_code == 3 and not list(tmp_path.glob("*.checked"))
+
+
+def test_integers_with_which_the_kernel_would_leave_32_bits_are_refused() -> None:
+    def squares(q, k, v, n, shift):
+        group = q.shape[1] // k.shape[1]
+        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+        i = torch.arange(q.shape[2])[:, None]
+        return (q @ k.mT).masked_fill(n * n > i + shift, -torch.inf).softmax(-1) @ v
+
+    def extra(shape, device):
+        return {"n": torch.arange(shape.Lk) % 9, "shift": 4}
+
+    adapted = adapt_unchecked(squares, "sm80", SHAPE, extra_inputs=extra)
+    device = EmulatorDevice(schedules=(0,))
+    run = compile_adapted(adapted, lambda _: device, check=False)
+    q, k, v = qkv()
+    got = run(q, k, v, torch.full((130,), -3), 4)
+    torch.testing.assert_close(got.float(), squares(q.float(), k.float(), v.float(), 3, 4).nan_to_num(), rtol=2e-2, atol=2e-2)
+    with pytest.raises(CuError, match="`n` holds integers beyond 32768") as caught:
+        run(q, k, v, torch.full((130,), 50000), 4)
+    assert caught.value.diagnostics[0].code == "CU490"
+    with pytest.raises(CuError, match="`shift` holds integers beyond 32768"):
+        run(q, k, v, torch.full((130,), 3), 2**31 - 5)

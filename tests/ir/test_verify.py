@@ -13,7 +13,7 @@ from cubridge.ir.parser import parse
 from cubridge.ir.printer import print_stmts
 from cubridge.ir.source import SourceFile
 from cubridge.ir.verify import verify
-from cubridge.ir.verify_ranges import LIMITS, check_body_ranges, check_region_ranges
+from cubridge.ir.verify_ranges import LARGEST, LIMITS, captured_bound, check_body_ranges, check_region_ranges
 from tests.support.deletions import deletions
 from tests.support.golden_texts import GOLDEN_NAMES, golden_file, golden_kernel
 
@@ -173,6 +173,30 @@ def test_ranges_hold_at_smaller_sizes() -> None:
     small = {**LIMITS, "Lq": 8192, "Lk": 8192}
     assert {d.code for d in (*check_region_ranges(kernel), *check_body_ranges(kernel))} == {"CU224"}
     assert [*check_region_ranges(kernel, small), *check_body_ranges(kernel, small)] == []
+
+
+@pytest.mark.parametrize(
+    ("mask", "bound"),
+    [
+        ("p.n[j] == p.n[i]", LARGEST),
+        ("j < p.shift", LARGEST),
+        ("j - i < p.shift - 3", 2**30),
+        ("p.n[j] * p.n[j] > i", 2**15),
+        ("(p.n[j] - p.n[i]) * p.shift > i", 2**14),
+        ("j // p.n[i] * 4 > i", LARGEST),
+        ("i64(p.n[j]) * p.n[j] > i", LARGEST),
+        ("tile.n * 2 > i", 2**29),
+    ],
+)
+def test_how_large_captured_integers_may_be(mask: str, bound: int) -> None:
+    text = golden_file("sm80").text.replace("where(j < Lk, s, -inf)", f"where((j < Lk) & ({mask}), s, -inf)")
+    text = text.replace(
+        "variant_params(\n", "variant_params(\n    n=Captured(i32, Lk),\n    shift=Scalar(i32, host=far),\n"
+    )
+    text = text.replace("tile_state()", "tile_state(n=Scalar(i32))").replace(
+        "def tile_setup(tile):\n    pass", "def tile_setup(tile):\n    tile.n = p.n[tile.h]"
+    )
+    assert captured_bound(parse(SourceFile.from_text("k", text))) == bound
 
 
 def test_faults_come_in_the_order_of_the_text() -> None:
