@@ -109,6 +109,13 @@ def _results(reference: Reference, recording: Recording, lifter: Lifter, axes: A
             Diagnostic("CU475", f"the reference returns {len(outputs)} tensors", reference.span, help=_RETURNS)
         )
     out = outputs[0]
+    for tensor, value in zip(recording.outputs, outputs, strict=True):
+        if not tensor.is_floating_point():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            span = value.span if value.span is not NOWHERE else reference.span
+            raise CuError(
+                Diagnostic("CU475", f"the reference returns {kind}, which no kernel writes", span, help=_RETURNS)
+            )
     _check_shape(
         "the output", out, (axes.b.extent, axes.h.extent, axes.i.extent, axes.e.extent), "[B, Hq, Lq, D]", reference
     )

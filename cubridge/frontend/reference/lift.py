@@ -7,7 +7,7 @@ launch where it depends on captures alone, and refused where it depends on q, k 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final, NoReturn
 
@@ -36,7 +36,8 @@ from cubridge.frontend.reference.record import Call, Recording
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.sizes import SizeReader
 from cubridge.frontend.reference.values import Value, sort_of
-from cubridge.ir.source import Span
+from cubridge.ir.diagnostics import Refused
+from cubridge.ir.source import NOWHERE, Span
 
 ATTENTION_INPUTS: Final = frozenset(("q", "k", "v"))
 
@@ -163,7 +164,11 @@ class Lifter:
             if call.name == "copy_" and id(call.args[0]) in arguments:
                 self.writes_arguments[arguments[id(call.args[0])]] = call.span
                 continue
-            self._lift(call, handlers)
+            try:
+                self._lift(call, handlers)
+            except Refused as error:
+                first = error.diagnostics[0]
+                raise error if first.span is not NOWHERE else Refused(replace(first, span=call.span)) from error
 
     def _lift(self, call: Call, handlers: dict[str, Handler]) -> None:
         operands = [a for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor)]

@@ -78,7 +78,9 @@ class Reference:
         try:
             return inspect.signature(_entry(self.function))
         except (TypeError, ValueError):
-            fail("CU472", f"`{self.name}` cannot be called", self.span)
+            span = self.span if self.span is not NOWHERE or not self.file.data else _start(self.file)
+            help_ = "wrap it: `def attention(q, k, v): return ...`"
+            fail("CU472", f"`{self.name}` is no Python function, or cannot be called", span, help_)
 
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters. Errors: CU472."""

@@ -295,6 +295,8 @@ def _fail(
     help_ = f"it was called with q [B, Hq, Lq, D], k and v [B, Hk, Lk, D], {_sizes_text(inputs)}"
     if isinstance(error, TypeError) and "unhashable type: non-nested SymInt" in said:
         help_ = "sizes are symbols while it is read, which neither a cache nor a dict can have as keys: drop it there"
+    elif "cuda" in said.lower():
+        help_ = "it is read on a CPU: make tensors on `q.device`, and move none"
     message = f"the reference fails: {type(error).__name__}: {_named(said, symbols)}"
     raise CuError(Diagnostic("CU474", message, span, help=help_)) from error
 

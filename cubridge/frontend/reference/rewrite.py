@@ -180,11 +180,17 @@ def _is_traced(x: Tensor) -> bool:
     return isinstance(x, FakeTensor) or functional or torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore
 
 
-def _scaled_product(input: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """With beta 0 the addend is not read; ATen's kernel then wants numbers for its extents."""
-    if not (isinstance(beta, (int, float)) and beta == 0):
-        raise UseOriginal
-    return torch.bmm(a, b) * alpha
+def _scaled_product(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """As documented: with beta 0 the addend is not read. ATen's kernel wants numbers for the extents."""
+    product = torch.bmm(batch1, batch2)
+    product = product if _is_number(alpha, 1) else product * alpha
+    if _is_number(beta, 0):
+        return product
+    return product + (input if _is_number(beta, 1) else input * beta)
+
+
+def _is_number(x: Any, n: int) -> bool:
+    return isinstance(x, (int, float)) and x == n
 
 
 REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {

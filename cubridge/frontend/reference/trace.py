@@ -156,6 +156,9 @@ def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset
             refuse("CU489", "reading the reference takes too long", arena.here, LOOP_HELP)
         except RecursionError:
             refuse("CU489", "the reference nests too deeply", arena.here, LOOP_HELP)
+        except OverflowError:
+            span = reference.span if arena.here is NOWHERE else arena.here
+            refuse("CU476", "a number of the reference is too large for a float", span, "keep factors within float32")
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InternalError(f"reading {arena.here} fails: {type(error).__name__}: {error}") from error
         traced = Traced(reference, assembled.spec, shape, dtype, assembled, arena)

@@ -92,6 +92,10 @@ def test_a_missing_file(tmp_path: Path) -> None:
             "def attention(k, q, v):\n    return q\n",
             "reference.py:1:1: error[CU472]: `attention` takes k, q, v in this",
         ),
+        (
+            "import torch\nattention = torch.nn.functional.scaled_dot_product_attention\n",
+            "error[CU472]: `attention` is no Python",
+        ),
         ("def attention(q, k, v):\n    yield q\n", "reference.py:1:1: error[CU472]: `attention` returns no value when"),
         (
             "async def attention(q, k, v):\n    return q\n",

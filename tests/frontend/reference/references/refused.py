@@ -281,6 +281,21 @@ def returns_a_dict(q, k, v):
     return {"out": plain_scores(q, k).softmax(-1) @ repeated(v, q)}
 
 
+@refuses("CU475", "returns int32, which no kernel writes", ".int()")
+def returns_integers(q, k, v):
+    return (plain_scores(q, k).softmax(-1) @ repeated(v, q)).int()
+
+
+@refuses("CU476", "too large for a float", "def scaled_past_float")
+def scaled_past_float(q, k, v):
+    return (plain_scores(q, k) * 1e300 * 1e300).softmax(-1) @ repeated(v, q)
+
+
+@refuses("CU477", "a shape depends on the data", "unique", lambda shape, device: {"ids": torch.arange(shape.Lk)})
+def first_of_unique(q, k, v, ids):
+    return plain_scores(q, k).masked_fill(ids == torch.unique(ids)[0], -math.inf).softmax(-1) @ repeated(v, q)
+
+
 @refuses("CU475", "returns nothing, not a tensor", "def returns_nothing")
 def returns_nothing(q, k, v):
     return ()

@@ -181,3 +181,12 @@ def quotient_by_a_negative_number_towards_zero(q, k, v):
 def larger_position_by_max_of_two_tensors(q, k, v):
     i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
     return (q @ repeated(k, q).mT + torch.max(i, j)).softmax(-1) @ repeated(v, q)
+
+
+@accepts(score=f"{SCALE} + where(j <= i, 2, 0)")
+def product_added_to_a_bias(q, k, v):
+    batch, heads, rows, depth = q.shape
+    bias = torch.ones(rows, k.shape[2], dtype=q.dtype).tril() - 1
+    flat = repeated(k, q).flatten(0, 1).mT
+    s = torch.baddbmm(bias, q.flatten(0, 1), flat, beta=2, alpha=depth**-0.5).view(batch, heads, rows, -1)
+    return s.softmax(-1) @ repeated(v, q)
