@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.frontend.reference.references.helpers import plain_scores, repeated
-from tests.frontend.reference.table import BOTTOM_RIGHT, CAUSAL, SIGMOID, accepts
+from tests.frontend.reference.table import BOTTOM_RIGHT, CAUSAL, SCALE, SIGMOID, accepts
 
 
 @accepts(score="s * 2.82842712474619")
