@@ -120,8 +120,12 @@ class SpecCaptures:
         for capture in self.traced.spec.captures:
             value = found.get(capture.name)
             if capture.dtype == DType.I32 and value is not None and bool((value.long().abs() > self.bound).any()):
-                message = f"`{capture.name}` holds integers beyond {self.bound}, and the kernel computes with them in 32 bits"
-                raise Refused(Diagnostic("CU490", message, capture.span, help="compute with them outside, or as floats"))
+                message = (
+                    f"`{capture.name}` holds integers beyond {self.bound}, and the kernel computes with them in 32 bits"
+                )
+                raise Refused(
+                    Diagnostic("CU490", message, capture.span, help="compute with them outside, or as floats")
+                )
 
     def constants(self) -> dict[str, CaptureValue]:
         """Those that the reference fixes."""

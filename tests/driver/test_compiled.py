@@ -140,7 +140,9 @@ def test_integers_with_which_the_kernel_would_leave_32_bits_are_refused() -> Non
     run = compile_adapted(adapted, lambda _: device, check=False)
     q, k, v = qkv()
     got = run(q, k, v, torch.full((130,), -3), 4)
-    torch.testing.assert_close(got.float(), squares(q.float(), k.float(), v.float(), 3, 4).nan_to_num(), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(
+        got.float(), squares(q.float(), k.float(), v.float(), 3, 4).nan_to_num(), rtol=2e-2, atol=2e-2
+    )
     with pytest.raises(CuError, match="`n` holds integers beyond 32768") as caught:
         run(q, k, v, torch.full((130,), 50000), 4)
     assert caught.value.diagnostics[0].code == "CU490"

@@ -36,7 +36,14 @@ _OPERATORS: Final[dict[str, Callable[[Numeric, Numeric], Numeric]]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
     "&&": lambda a, b: bool(a) and bool(b), "||": lambda a, b: bool(a) or bool(b),
 }  # fmt: skip
+_BITS: Final = 63
+_DEEPEST: Final = 64
+"""How many constants may be defined by one another."""
 _CASTS: Final[dict[str, Callable[[Numeric], Numeric]]] = {"int": int, "float": float, "bool": bool}
+
+
+class OutOfRange(CuError):
+    """A constant that is one, and whose value no kernel may have."""
 
 
 @dataclass(slots=True)
@@ -66,6 +73,8 @@ class Constants:
             return self._values[name]
         if name in self._open:
             raise refusal(f"`{name}` is defined by itself", place)
+        if len(self._open) == _DEEPEST:
+            raise _out_of_range(f"`{name}` is defined by more than {_DEEPEST} others", place)
         self._open.add(name)
         try:
             value = self.evaluate(self.definition(name, place))
@@ -76,9 +85,11 @@ class Constants:
         return self._values.setdefault(name, float(value) if as_float else value)
 
     def number(self, name: str) -> Numeric | None:
-        """The value of a constant, None for any other name."""
+        """The value of a constant, None for any other name. Errors: CU423 for a value that no kernel may have."""
         try:
             return self.value(name, self.program.kernels()[0].span) if self.is_constant(name) else None
+        except OutOfRange:
+            raise
         except CuError:
             return None
 
@@ -106,14 +117,11 @@ class Constants:
             case Prefix("!", operand):
                 return not self.evaluate(operand)
             case Infix(op, left, right) if op in _OPERATORS:
-                try:
-                    return _OPERATORS[op](self.evaluate(left), self.evaluate(right))
-                except (ZeroDivisionError, ValueError):
-                    raise refusal("this constant has no value", expr.span) from None
+                return _applied(op, self.evaluate(left), self.evaluate(right), expr.span)
             case Ternary(condition, then, other):
                 return self.evaluate(then if self.evaluate(condition) else other)
             case Cast(type, operand) if type.name in _CASTS and not type.pointers:
-                return _CASTS[type.name](self.evaluate(operand))
+                return _cast(type.name, self.evaluate(operand), expr.span)
             case _:
                 raise refusal("this is no constant of the instantiation", expr.span)
 
@@ -123,6 +131,29 @@ class Constants:
         order = [*self.program.unit.macros, *self.program.constants]
         listed = [Constant(n, self.used[n]) for n in order if n in self.used and n != ROWS]
         return (*listed, Constant(ROWS, rows))
+
+
+def _applied(op: str, left: Numeric, right: Numeric, place: Span) -> Numeric:
+    if op == "<<" and right > _BITS:
+        raise _out_of_range("this constant needs more than 64 bits", place)
+    try:
+        value = _OPERATORS[op](left, right)
+    except (ArithmeticError, ValueError):
+        raise refusal("this constant has no value", place) from None
+    if isinstance(value, int) and value.bit_length() > _BITS:
+        raise _out_of_range("this constant needs more than 64 bits", place)
+    return value
+
+
+def _cast(type: str, value: Numeric, place: Span) -> Numeric:
+    try:
+        return _CASTS[type](value)
+    except (ArithmeticError, ValueError):
+        raise _out_of_range("no integer has this value", place) from None
+
+
+def _out_of_range(message: str, place: Span) -> OutOfRange:
+    return OutOfRange(*refusal(message, place).diagnostics)
 
 
 def _number(text: str, place: Span) -> Numeric:

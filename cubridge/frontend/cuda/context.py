@@ -105,7 +105,7 @@ def read_context(
     kernel = _entry(program, contract, missing)
     kinds = _marked_structs(program, source_map, missing)
     regions = _region_functions(program, source_map, missing)
-    kinds |= _keys_struct(program, regions, missing)
+    kinds |= _keys_struct(program, regions, kinds, missing)
     schedule = _schedule(program, kinds, missing)
     digests = Digests(program)
     rows, lanes = _lane_maps(program, digests, lemmas, missing)
@@ -194,7 +194,9 @@ def _inside(function: FunctionText, region: Span) -> bool:
     return span.file is region.file and region.start <= span.start and span.end <= region.end
 
 
-def _keys_struct(program: Program, regions: Mapping[str, FunctionText], missing: _Missing) -> dict[str, Kind]:
+def _keys_struct(
+    program: Program, regions: Mapping[str, FunctionText], kinds: Mapping[str, Kind], missing: _Missing
+) -> dict[str, Kind]:
     """The struct that `key_sequence` returns."""
     function = regions.get("key_sequence")
     if function is None:
@@ -202,6 +204,9 @@ def _keys_struct(program: Program, regions: Mapping[str, FunctionText], missing:
     name = function.result.name
     if name not in program.structs:
         missing.part(f"there is no struct `{name}`", function.head_span)
+    if name in kinds:
+        missing.part(f"`key_sequence` returns `{name}`, which is another part", function.head_span)
+        return {}
     return {name: Kind.KEYS}
 
 

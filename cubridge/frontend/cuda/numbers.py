@@ -35,12 +35,22 @@ def literal(text: str, span: Span) -> Scalar:
     if match is not None:
         if "u" in match[2].lower():
             raise refusal("unsigned arithmetic wraps, which CuIR does not say", span, help="write a signed integer")
-        octal = match[1].startswith("0") and match[1].isdigit() and len(match[1]) > 1
-        value = int(match[1], 8) if octal else int(match[1], 0)
+        value = _whole(match[1])
+        if value is None:
+            raise refusal("this is no integer of 64 bits", span)
         return Scalar(IntLit(value, span=span), DType.I64 if "l" in match[2].lower() else DType.I32)
     if not text.lower().endswith("f") or text.lower().startswith("0x"):
         raise refusal(f"`{text}` is a double", span, help=f"write `{text}f`")
     return Scalar(float_literal(float(text[:-1]), span), DType.F32)
+
+
+def _whole(digits: str) -> int | None:
+    octal = digits.startswith("0") and digits.isdigit() and len(digits) > 1
+    try:
+        value = int(digits, 8 if octal else 0)
+    except ValueError:  # 09, or thousands of digits
+        return None
+    return value if value < 1 << 63 else None
 
 
 def float_literal(value: float, span: Span) -> Expr:

@@ -239,6 +239,36 @@ def test_constants_that_double_are_read_once() -> None:
     assert time.monotonic() - started < 2
 
 
+def _chain(value: str, length: int) -> str:
+    return "".join(f"constexpr int Z{n + 1} = {value.replace('_', f'Z{n}')};\n" for n in range(length))
+
+
+HOSTILE_CONSTANTS = {
+    "squares": (f"constexpr int Z0 = 3;\n{_chain('_ * _', 31)}", "Z31", "more than 64 bits"),
+    "shift": ("constexpr int Z = 1 << 99999999999;\n", "Z", "more than 64 bits"),
+    "chain": (f"constexpr int Z0 = 3;\n{_chain('_ + 1', 700)}", "Z700", "is defined by more than"),
+    "infinite": ("constexpr int Z = (int)1e999f;\n", "Z", "no integer has this value"),
+    "digits": ("constexpr int Z = 1;\n", "9" * 5000, "no integer of 64 bits"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_CONSTANTS)
+def test_constants_without_a_value_are_refused_at_once(kind: str) -> None:
+    constants, value, says = HOSTILE_CONSTANTS[kind]
+    text = edited(
+        "sm80", ("const int lo = 0;", f"const int lo = {value};"), ("// @region mask", f"{constants}// @region mask")
+    )
+    started = time.monotonic()
+    faults = direct_faults(text.encode())
+    assert [f for f in faults if says in f.message], render(faults)
+    assert time.monotonic() - started < 2
+
+
+def test_a_key_sequence_that_is_a_work_tile_is_refused() -> None:
+    text = edited("sm80", ("DEVICE KeySequence key_sequence(", "DEVICE WorkTile key_sequence("))
+    assert [f for f in direct_faults(text.encode()) if "which is another part" in f.message]
+
+
 def test_proofs_about_locals_that_double_end() -> None:
     doubled = "".join(f"const int x{n + 1} = x{n} + x{n}; " for n in range(30))
     text = edited("sm80", ("const int lo = 0;", f"const int x0 = p.len_q; {doubled}const int lo = x30;"))
