@@ -224,8 +224,15 @@ def _is_nan(a: Term) -> Term:
 
 
 def _nan_to_num(a: Term, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Term:
+    """What is computed from captures alone may be NaN anywhere, and is replayed."""
+    if a.reads and not a.reads & ATTENTION_INPUTS:
+        raise NoElementForm
+    return _finite(a, nan, posinf, neginf)
+
+
+def _finite(a: Term, nan: Any, posinf: Any, neginf: Any) -> Term:
     """Finite values stay; a row without keys, the only source of NaN, gives 0 whatever is said here."""
-    pushed = push(lambda x: _nan_to_num(x, nan, posinf, neginf), a)
+    pushed = push(lambda x: _finite(x, nan, posinf, neginf), a)
     if pushed is not None:
         return pushed
     if isinstance(a, Const):

@@ -235,3 +235,15 @@ def positions_that_fit_into_bytes(q, k, v):
     i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None, :]
     hidden = (j % 7).to(torch.int8) > (i % 100).to(torch.int8)
     return plain_scores(q, k).masked_fill(hidden, float("-inf")).softmax(-1) @ repeated(v, q)
+
+
+def _bias_with_holes(shape, device):
+    bias = torch.linspace(-1, 1, shape.Lk)
+    bias[::3], bias[1::5] = math.nan, -math.inf
+    return {"bias": bias}
+
+
+@accepts(score=f"{SCALE} + nan_to_num[j]", extra=_bias_with_holes, captures=("nan_to_num[Lk] computed f32",))
+def holes_of_a_bias_are_filled(q, k, v, bias):
+    s = plain_scores(q.float(), k.float()) + bias.nan_to_num(1.0, neginf=-8.0)
+    return (s.softmax(-1) @ repeated(v.float(), q)).to(q.dtype)
