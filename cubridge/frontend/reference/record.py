@@ -271,7 +271,7 @@ def _run(
             "use a mask over all keys instead of selecting some",
         )
     except BaseException as error:  # whatever the user's code raises
-        _fail(error, recorder.current, symbols, inputs)
+        _fail(error, recorder.current if recorder.current is not NOWHERE else reference.span, symbols, inputs)
     results = tuple(out) if isinstance(out, (tuple, list)) else (out,)
     if not results or not all(isinstance(r, Tensor) for r in results):
         kinds = ", ".join("Tensor" if isinstance(r, Tensor) else type(r).__name__ for r in results) or "nothing"
