@@ -250,10 +250,14 @@ def check_functions(arch: str, dtype: str) -> None:
 
     x = torch.cat([torch.linspace(0.01, 8.0, 4000), torch.logspace(-6, 6, 4000)]).float().cuda()
     x[:4000] -= 4.0
-    y = _nan(len(x), 4)
+    y = _nan(len(x), 5)
     launch(arch, dtype, "functions", Args(x=x, y=y, n=len(x)).pack(arch))
     wide = x.double()
-    wanted = {"exp2": torch.exp2(wide), "log2": torch.log2(wide), "tanh_approx": torch.tanh(wide), "rcp": 1.0 / wide}
+    unit = torch.log1p(wide.where((wide >= 0) & (wide <= 1), torch.nan))
+    wanted = {
+        "exp2": torch.exp2(wide), "log2": torch.log2(wide), "tanh_approx": torch.tanh(wide), "rcp": 1.0 / wide,
+        "log1p_unit": unit,
+    }  # fmt: skip
     for at, (name, exact) in enumerate(wanted.items()):
         normal = exact.isfinite() & (exact.abs() > 2.0**-126) & (exact.abs() < 2.0**126)
         declared = FUNCTIONS[name].abs_error + FUNCTIONS[name].rel_error * exact.abs()
@@ -304,7 +308,7 @@ TESTS: Final[Sequence[TrustTest]] = (
     TrustTest(
         "scalars", ("imin", "imax", "iabs", "ceil_div", "floor_div", "floor_mod", "select"), ("sm80",), check_scalars
     ),
-    TrustTest("functions", ("ex2.approx", "lg2.approx", "tanh.approx", "rcp.approx"), ("sm80",), check_functions),
+    TrustTest("functions", ("ex2.approx", "lg2.approx", "tanh.approx", "rcp.approx", "log1p_unit"), ("sm80",), check_functions),
     TrustTest(
         "order",
         (

@@ -70,12 +70,13 @@ KERNEL(NUM_THREADS, 1) scalars(const __grid_constant__ Args a) {
     }
 }
 
-// y[4 t ..]: elementary functions of x[t]
+// y[5 t ..]: elementary functions of x[t]
 KERNEL(NUM_THREADS, 1) functions(const __grid_constant__ Args a) {
     for (int t = thread_index(); t < a.n; t += NUM_THREADS) {
-        a.y[4 * t] = exp2_approx(a.x[t]);
-        a.y[4 * t + 1] = log2_approx(a.x[t]);
-        a.y[4 * t + 2] = tanh_approx(a.x[t]);
-        a.y[4 * t + 3] = rcp_approx(a.x[t]);
+        a.y[5 * t] = exp2_approx(a.x[t]);
+        a.y[5 * t + 1] = log2_approx(a.x[t]);
+        a.y[5 * t + 2] = tanh_approx(a.x[t]);
+        a.y[5 * t + 3] = rcp_approx(a.x[t]);
+        a.y[5 * t + 4] = log1p_unit(a.x[t]);
     }
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cubridge.ir.nodes import Kernel
     from cubridge.ir.spec import AttentionSpec
 
-_STANDS_FOR = {"tanh_approx": "tanh"}
+_STANDS_FOR = {"tanh_approx": "tanh", "log1p_unit": "log1p"}
 """Device functions with an error of their own, and the function of a spec that each computes."""
 
 

@@ -51,7 +51,8 @@ SCALAR_CALLS: Final[dict[str, Callable[..., Any]]] = {
     "exp2": lambda x: 2.0**x, "log2": math.log2, "rcp": lambda x: 1.0 / x, "tanh_approx": math.tanh,
     "exp": math.exp, "log": math.log, "tanh": math.tanh, "sqrt": math.sqrt, "rsqrt": lambda x: 1.0 / math.sqrt(x),
     "erf": math.erf, "erfc": math.erfc, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil,
-    "round": round, "log1p": math.log1p, "expm1": math.expm1,
+    "round": round, "log1p": math.log1p, "log1p_unit": lambda x: math.log1p(x) if 0 <= x <= 1 else math.nan,
+    "expm1": math.expm1,
 }  # fmt: skip
 
 
@@ -151,6 +152,7 @@ def _tensor_calls() -> dict[str, Callable[..., Tensor]]:
         "exp": torch.exp, "log": torch.log, "tanh": torch.tanh, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
         "erf": torch.erf, "erfc": torch.erfc, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor,
         "ceil": torch.ceil, "round": torch.round, "log1p": torch.log1p, "expm1": torch.expm1,
+        "log1p_unit": lambda x: torch.where((x >= 0) & (x <= 1), torch.log1p(x), torch.nan),
     }  # fmt: skip
 
 

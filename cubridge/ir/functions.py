@@ -61,6 +61,7 @@ FUNCTIONS: Final[dict[str, FunctionInfo]] = {
     "ceil": FunctionInfo(1, Result.FLOAT, "ceilf"),
     "round": FunctionInfo(1, Result.FLOAT, "rintf"),
     "log1p": FunctionInfo(1, Result.FLOAT, "log1pf"),
+    "log1p_unit": FunctionInfo(1, Result.FLOAT, "log1p_unit", rel_error=2.0**-22),  # of 0 to 1 alone
     "expm1": FunctionInfo(1, Result.FLOAT, "expm1f"),
     "rowmax": FunctionInfo(1, Result.ROW, "row_max"),
     "partial_rowsum": FunctionInfo(1, Result.PARTIAL_ROW, "partial_row_sum"),

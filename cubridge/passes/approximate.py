@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Stmt
+from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Scalar, Stmt, Unary
 from cubridge.ir.walk import map_children
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.host_params import HostParams, without_unused_hosts
 from cubridge.passes.options import Word
 from cubridge.passes.regions import with_region
+from cubridge.passes.scale import is_positive
 from cubridge.passes.softmax import LOG2E
 from cubridge.passes.terms import Algebra, rebuilt, scaled
 
@@ -26,6 +27,7 @@ class Approximate(Pass):
     rewrite:   exp(x)   -->   exp2(x * LOG2E), LOG2E joining the constant factors of x
                log(x)   -->   log2(x) * LN2
                tanh(x)  -->   tanh_approx(x)
+               log1p(exp(-abs(x) * a))   -->   log1p_unit(exp(-abs(x) * a)), a > 0
                a / x    -->   a * rcp(x)
     `exact`: the functions to leave as they are, of exp, log, tanh, divide. Errors: CU504 for another word."""
 
@@ -69,6 +71,10 @@ class _Rewriter:
                 return Call("exp2", (self.params.lower(rebuilt(terms)),), span=expr.span)
             case Call("log", (argument,)) if "log" in self.functions:
                 return Binary("*", Call("log2", (self.expr(argument),)), Name("LN2"), span=expr.span)
+            case Call("log1p", (Call("exp", (Unary("-", size),)) as unit,)) if "log" in self.functions and self.is_size(
+                size
+            ):
+                return Call("log1p_unit", (self.expr(unit),), span=expr.span)
             case Call("tanh", (argument,)) if "tanh" in self.functions:
                 return Call("tanh_approx", (self.expr(argument),), span=expr.span)
             case Binary("/", over, under) if "divide" in self.functions:
@@ -76,3 +82,16 @@ class _Rewriter:
                 return inverse if over == FloatLit(1.0) else Binary("*", self.expr(over), inverse, span=expr.span)
             case _:
                 return map_children(expr, change)
+
+    def is_size(self, expr: Expr) -> bool:
+        """Is it surely no less than 0."""
+        match expr:
+            case Call("abs"):
+                return True
+            case Binary("*" | "/", left, right):
+                return self.is_size(left) and self.is_size(right)
+            case Attr(Name("p"), name):
+                types = [f.type for f in self.params.kernel.params if f.name == name]
+                return any(isinstance(t, Scalar) and t.host is not None and is_positive(t.host) for t in types)
+            case _:
+                return is_positive(expr)

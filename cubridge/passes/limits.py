@@ -143,7 +143,7 @@ def _call(fn: str, args: tuple[Expr, ...], values: Values) -> Range:
             return _where(args[0], inner, values)
         case ("log" | "log2" | "sqrt" | "rsqrt", [x]) if x.finite and x.low >= 1:
             return FINITE
-        case ("log1p", [x]) if x.exact is not None and x.finite and x.exact > -1:
+        case ("log1p" | "log1p_unit", [x]) if x.exact is not None and x.finite and x.exact > -1:
             return _exactly(math.log1p(x.exact))
         case (_, [x]) if fn in _MONOTONE:
             return _monotone(fn, x)

@@ -19,6 +19,7 @@ from cubridge.backend.emit_types import Types
 from cubridge.backend.names import Names, Spelling
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate
+from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import Attr, Expr, Name
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.types import DType
@@ -138,7 +139,9 @@ def value_of(expr: Expr) -> float:
 def program(cases: list[tuple[Expr, DType]]) -> str:
     """Prints the value of every expression, computed in double; helpers come from the kernels' own headers."""
     base = (KERNELS / "common" / "base.cuh").read_text(encoding="utf-8")
-    helpers = [line.removeprefix("DEVICE ") for line in base.split("\n") if line.startswith("DEVICE ")]
+    helpers = [
+        line.removeprefix("DEVICE ") for line in base.split("\n") if line.startswith("DEVICE ") and line.endswith("}")
+    ]
     lines = [
         '#include <cmath>\n#include <cstdio>\ntypedef long long i64; typedef double real;',
         *helpers,
@@ -168,6 +171,19 @@ def has_value(expr: Expr) -> bool:
         return math.isfinite(value_of(expr)) and abs(value_of(expr)) < 2**31
     except CuError:
         return False
+
+
+def test_log1p_unit_is_as_near_as_declared(tmp_path: Path) -> None:
+    base = (KERNELS / "common" / "base.cuh").read_text(encoding="utf-8")
+    (function,) = re.findall(r"^DEVICE (float log1p_unit.*?^})", base, re.MULTILINE | re.DOTALL)
+    main = "int main() { for (int n = 0; n <= 60000; ++n) { float x = n < 40000 ? n / 40000.f : exp2f((n - 60000) / 400.f); "
+    text = f'#include <cmath>\n#include <cstdio>\n{function}\n{main}printf("%.9g %.9g\\n", x, log1p_unit(x)); }} }}'
+    (tmp_path / "values.cpp").write_text(text, encoding="utf-8")
+    subprocess.run(["g++", "-O0", "-o", str(tmp_path / "values"), str(tmp_path / "values.cpp")], check=True)
+    lines = subprocess.run([str(tmp_path / "values")], check=True, capture_output=True, text=True).stdout.splitlines()
+    pairs = [tuple(map(float, line.split())) for line in lines]
+    assert len(pairs) == 60001 and pairs[-1][0] == 1.0
+    assert all(abs(y - math.log1p(x)) <= FUNCTIONS["log1p_unit"].rel_error * math.log1p(x) for x, y in pairs)
 
 
 def test_compiled_values_are_those_of_cuir(tmp_path: Path) -> None:

@@ -52,6 +52,19 @@ def test_an_elementwise_weight_keeps_no_row_state() -> None:
     assert region(kernel, "row_finalize") == ["lse = nan"]
 
 
+@pytest.mark.parametrize(
+    ("weight", "probs"),
+    [
+        ("log(1 + exp(x))", "maximum(s, 0.0) * p.weight_scale + log1p_unit(exp2(-(abs(s) * p.exponent_scale)))"),
+        ("log(1 + x * x)", "where(s == -inf, 0.0, log1p(s * p.weight_scale * s))"),
+    ],
+)
+def test_logarithms_near_1(weight: str, probs: str) -> None:
+    """`log1pf` branches; where the argument lies between 0 and 1, `log1p_unit` does not."""
+    kernel = run(f'weight="{weight}",finalize="acc"', then=",approximate")
+    assert region(kernel, "row_probs") == [f"s = {probs}"]
+
+
 def test_a_constant_factor_of_the_weight_waits_for_the_output() -> None:
     kernel = run('weight="maximum(x, 0) / Lk",finalize="acc"')
     assert region(kernel, "row_probs") == ["s = maximum(s, 0.0)"]
