@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NoReturn, cast
 
@@ -163,6 +164,21 @@ def _equal_work(kernel: SourceFile) -> bool:
 # ---- TOML with places ------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=64)
+def _places(file: SourceFile) -> Mapping[tuple[str, ...], Span]:
+    """The lines of tables' headers and of keys, by their paths."""
+    found: dict[tuple[str, ...], Span] = {}
+    section: tuple[str, ...] = ()
+    for number in range(1, len(file.line_starts) + 1):
+        line = file.line(number).strip()
+        if match := re.fullmatch(r"\[([\w.]+)\]\s*(?:#.*)?", line):
+            section = tuple(match[1].split("."))
+            found[section] = Span.whole_line(file, number)
+        elif match := re.match(r"([^\s=]+)\s*=", line):
+            found[(*section, match[1])] = Span.whole_line(file, number)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Table:
     """One TOML table; errors point at the line of the key, which tomllib does not tell."""
@@ -260,16 +276,8 @@ class _Table:
 
     def span(self, key: str) -> Span:
         """The lines of `key` in this table; the line of the table's header where the key is not written out."""
-        header, found = None, None
-        section: tuple[str, ...] = ()
-        for number in range(1, len(self.file.line_starts) + 1):
-            line = self.file.line(number).strip()
-            if match := re.fullmatch(r"\[([\w.]+)\]\s*(?:#.*)?", line):
-                section = tuple(match[1].split("."))
-                header = Span.whole_line(self.file, number) if section == self.path else header
-            elif section == self.path and re.match(rf"{re.escape(key)}\s*=", line):
-                found = Span.whole_line(self.file, number)
-        return found or header or Span(self.file, 0, 0)
+        places = _places(self.file)
+        return places.get((*self.path, key)) or places.get(self.path) or Span(self.file, 0, 0)
 
     def fail(self, message: str, key: str = "") -> NoReturn:
         where = f" in [{'.'.join(self.path)}]" if self.path else ""

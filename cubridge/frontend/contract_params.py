@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NoReturn
 
 from cubridge.ir.contract import (
@@ -75,6 +76,7 @@ def read_params(source: SourceFile, names: Names) -> tuple[ParamField, ...]:
     return tuple(fields)
 
 
+@lru_cache(maxsize=4096)
 def parse_expr_at(text: str, file: SourceFile, offset: int) -> Expr:
     """The CuIR expression that stands at byte `offset` of a file, with places in that file. Errors: CU1."""
 

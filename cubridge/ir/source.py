@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
+
+_LINE_END: Final = re.compile(rb"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class SourceFile:
     line_starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        starts = (0, *(at + 1 for at, byte in enumerate(self.data) if byte == 0x0A))
+        starts = (0, *(match.end() for match in _LINE_END.finditer(self.data)))
         object.__setattr__(self, "line_starts", starts)
 
     @staticmethod

@@ -7,7 +7,9 @@ digests. Macros of the instantiation stay names, so that one digest holds for ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -58,10 +60,9 @@ class Digests:
             own = {entity.name, *(entity.params or ())}
             yield from self._normalised(_TOKEN.findall(entity.body), own, entity.name)
             return
-        node = _with_template(entity.node)
         text = entity.reader.text
-        own = {entity.name, *_declared_names(node, text)}
-        yield from self._normalised(self._tokens(node, text), own, entity.name)
+        piece = _Piece.of(_with_template(entity.node), text)
+        yield from self._normalised(_tokens(piece), {entity.name, *_declared_names(piece)}, entity.name)
         if isinstance(entity, FunctionText):
             yield from self._assertions(text)
 
@@ -70,19 +71,9 @@ class Digests:
         for owner, node, _ in self.program.assertions:
             condition = node.child_by_field_name("condition")
             if owner is text and condition is not None:
-                yield from self._normalised(self._tokens(condition, text), set(), "")
+                yield from self._normalised(_tokens(_Piece.of(condition, text)), set(), "")
 
-    def _tokens(self, node: Node, text: ParsedText) -> list[str]:
-        """Tokens of a node, with string macros in place of what masks them."""
-        masked = text.masked[node.start_byte : node.end_byte].decode("latin-1")
-        tokens: list[str] = []
-        for match in _TOKEN.finditer(masked):
-            at = node.start_byte + match.start()
-            written = text.file.data[at : node.start_byte + match.end()].decode("latin-1")
-            tokens.append(written if match[0].startswith('"') else match[0])
-        return tokens
-
-    def _normalised(self, tokens: list[str], own: set[str], name: str) -> Iterator[str]:
+    def _normalised(self, tokens: Iterable[str], own: set[str], name: str) -> Iterator[str]:
         numbers: dict[str, str] = {name: "$self"}
         before = ""
         for token in tokens:
@@ -116,20 +107,47 @@ def _with_template(node: Node) -> Node:
     return parent if parent is not None and parent.type == "template_declaration" else node
 
 
-def _declared_names(node: Node, text: ParsedText) -> Iterator[str]:
-    """Parameters, template parameters and locals declared inside a node; members of structs keep their names."""
-    stack = [node]
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a node says, as it stands and masked; helpers of headers are the same in every program."""
+
+    written: bytes
+    masked: bytes
+    node: Node = field(compare=False)
+    text: ParsedText = field(compare=False)
+
+    @staticmethod
+    def of(node: Node, text: ParsedText) -> _Piece:
+        place = slice(node.start_byte, node.end_byte)
+        return _Piece(text.file.data[place], text.masked[place], node, text)
+
+
+@lru_cache(maxsize=1024)
+def _tokens(piece: _Piece) -> tuple[str, ...]:
+    """Tokens, with string macros in place of what masks them."""
+    tokens: list[str] = []
+    for match in _TOKEN.finditer(piece.masked.decode("latin-1")):
+        written = piece.written[match.start() : match.end()].decode("latin-1")
+        tokens.append(written if match[0].startswith('"') else match[0])
+    return tuple(tokens)
+
+
+@lru_cache(maxsize=1024)
+def _declared_names(piece: _Piece) -> frozenset[str]:
+    """Parameters, template parameters and locals declared inside; members of structs keep their names."""
+    names: list[str] = []
+    stack = [piece.node]
     while stack:
         at = stack.pop()
         if at.type == "gnu_asm_expression":
             continue
         if at.type in ("declaration", "init_declarator", "parameter_declaration", "optional_parameter_declaration"):
-            yield from (
-                text.text(d) for d in map(_identifier, at.children_by_field_name("declarator")) if d is not None
-            )
+            declared = map(_identifier, at.children_by_field_name("declarator"))
+            names += (piece.text.text(d) for d in declared if d is not None)
         if at.type == "type_parameter_declaration":
-            yield from (text.text(c) for c in at.named_children)
+            names += (piece.text.text(c) for c in at.named_children)
         stack += at.named_children
+    return frozenset(names)
 
 
 def _identifier(node: Node | None) -> Node | None:

@@ -204,16 +204,16 @@ def _is_arithmetic(value: Node) -> bool:
 
 
 def _code(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
-    span = text.span(node)
-    if node.type in _REFUSED:
-        yield _fault(f"a kernel text is not written with {_REFUSED[node.type]}", span)
-    elif node.type.startswith("preproc") or node.type == "#":
-        yield _fault("a directive stands alone on its line", span)
-    elif node.type == "compound_statement" and node.parent is not None and node.parent.type.endswith("expression"):
-        yield _fault("a kernel text is not written with statements inside of expressions", span)
-    elif node.type == "storage_class_specifier":
+    kind = node.type
+    if kind in _REFUSED:
+        yield _fault(f"a kernel text is not written with {_REFUSED[kind]}", text.span(node))
+    elif kind.startswith("preproc") or kind == "#":
+        yield _fault("a directive stands alone on its line", text.span(node))
+    elif kind == "compound_statement" and node.parent is not None and node.parent.type.endswith("expression"):
+        yield _fault("a kernel text is not written with statements inside of expressions", text.span(node))
+    elif kind == "storage_class_specifier":
         yield from _storage(text, node)
-    elif node.type == "struct_specifier":
+    elif kind == "struct_specifier":
         yield from _members(text, node)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -155,6 +156,16 @@ def parse_snippet(text: str) -> Tree:
     return Parser(_LANGUAGE).parse(text.encode("latin-1"))
 
 
+@lru_cache(maxsize=64)
+def _without_comments(file: SourceFile) -> tuple[str, tuple[Diagnostic, ...]]:
+    """Blanks in place of comments, as latin-1, and the faults of its characters. Errors: CU420."""
+    written = file.data.decode("latin-1")
+    text = _TRIVIA.sub(lambda m: m[0] if m[0][0] in "\"'" else blank(m[0]), written)
+    check_brackets(file, text)
+    text = blank(_BOM) + text[len(_BOM) :] if text.startswith(_BOM) else text
+    return text, tuple(character_faults(file, written, _TRIVIA))
+
+
 class _Preprocessor:
     def __init__(self, headers: Headers, macros: dict[str, Macro], main: SourceFile, emulated: bool) -> None:
         self.headers = headers
@@ -172,12 +183,8 @@ class _Preprocessor:
         if len(file.data) > MAX_BYTES:
             raise CuError(Diagnostic("CU420", f"the text is longer than {MAX_BYTES} bytes", Span(file, 0, 0)))
         self.seen.add(file.name)
-        written = file.data.decode("latin-1")
-        self.faults += character_faults(file, written, _TRIVIA)
-        text = _TRIVIA.sub(lambda m: m[0] if m[0][0] in "\"'" else blank(m[0]), written)
-        check_brackets(file, text)
-        if text.startswith(_BOM):
-            text = blank(_BOM) + text[len(_BOM) :]
+        text, faults = _without_comments(file)
+        self.faults += faults
         self.texts.append((file, self._active(file, text)))
 
     def _active(self, file: SourceFile, text: str) -> str:

@@ -53,14 +53,21 @@ def leading_coefficient(term: Term) -> int:
 
 
 def add(*summands: Term) -> Term:
+    some = [s for s in summands if s is not ZERO]
+    if len(some) == 1:
+        return some[0]
     total: Terms = {}
-    for summand in summands:
+    for summand in some:
         for monomial, c in terms_of(summand).items():
             total[monomial] = total.get(monomial, 0) + c
     return from_terms(total)
 
 
 def mul(a: Term, b: Term) -> Term:
+    if a is ONE or b is ZERO:
+        return b
+    if b is ONE or a is ZERO:
+        return a
     product: Terms = {}
     for left, c in terms_of(a).items():
         for right, k in terms_of(b).items():
