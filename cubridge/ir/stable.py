@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, Index, IntLit, Name, Node, Unary
+from cubridge.ir.signs import is_nonnegative
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.walk import map_children, walk
 
@@ -15,6 +16,7 @@ _VARYING: Final = frozenset({"i", "j", "b", "h", "e", "s", "x", "m", "acc"})
 def stable(expr: Expr) -> Expr:
     """The expression with
         log(1 + exp(u))   as   maximum(u, 0) + log1p(exp(-abs(u)))
+        log(1 + a * exp(u))   as   the same of u + log(a), where a is surely >= 0
         log(1 + u)        as   log1p(u)
         exp(u) - 1        as   expm1(u)
         1 + erf(u)        as   erfc(-u)
@@ -64,6 +66,10 @@ def _log_of_one_and(value: Expr) -> Expr:
     match value:
         case Call("exp", (power,)):
             return _softplus(power)
+        case Binary("*", factor, Call("exp", (power,))) | Binary("*", Call("exp", (power,)), factor) if is_nonnegative(
+            factor
+        ):
+            return _softplus(Binary("+", power, Call("log", (factor,)), span=value.span))
         case _:
             return Call("log1p", (value,), span=value.span)
 

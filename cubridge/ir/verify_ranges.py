@@ -227,8 +227,6 @@ def _combine(op: str, left: Range | None, right: Range | None) -> Range | None:
             return min(corners), max(corners)
         case "//" if c > 0:
             return min(a // c, a // d), max(b // c, b // d)
-        case "//":
-            return -max(-a, b), max(-a, b)
         case _:
             return None
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Scalar, Stmt, Unary
+from cubridge.ir.signs import is_nonnegative, is_positive
 from cubridge.ir.walk import map_children
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.host_params import HostParams, without_unused_hosts
 from cubridge.passes.options import Word
 from cubridge.passes.regions import with_region
-from cubridge.passes.scale import is_positive
 from cubridge.passes.softmax import LOG2E
 from cubridge.passes.terms import Algebra, rebuilt, scaled
 
@@ -86,12 +86,10 @@ class _Rewriter:
     def is_size(self, expr: Expr) -> bool:
         """Is it surely no less than 0."""
         match expr:
-            case Call("abs"):
-                return True
             case Binary("*" | "/", left, right):
                 return self.is_size(left) and self.is_size(right)
             case Attr(Name("p"), name):
                 types = [f.type for f in self.params.kernel.params if f.name == name]
                 return any(isinstance(t, Scalar) and t.host is not None and is_positive(t.host) for t in types)
             case _:
-                return is_positive(expr)
+                return is_nonnegative(expr)

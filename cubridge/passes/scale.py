@@ -7,10 +7,9 @@ from fractions import Fraction
 from typing import Final
 
 from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, FloatLit, IntLit, Kernel, Name, Node, Scalar, Unary
+from cubridge.ir.signs import is_positive
 from cubridge.ir.walk import free_names, rewrite, walk
 from cubridge.passes.exprs import product
-
-_POSITIVE: Final = frozenset({*SIZES, "LOG2E", "LN2", "pi"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +96,6 @@ def _minus(value: Expr) -> Expr:
             return Binary(op, _minus(left), right)
         case _:
             return Unary("-", value)
-
-
-def is_positive(expr: Expr) -> bool:
-    """Is a host expression surely greater than 0."""
-    match expr:
-        case Name(name):
-            return name in _POSITIVE
-        case IntLit(value) | FloatLit(value):
-            return value > 0
-        case Binary("+" | "*" | "/", left, right):
-            return is_positive(left) and is_positive(right)
-        case Binary("**", base, _) | Call("sqrt" | "rsqrt", (base,)) | Call("f32", (base,)):
-            return is_positive(base)
-        case Call("exp" | "exp2", _):
-            return True
-        case Call("minimum", (left, right)):
-            return is_positive(left) and is_positive(right)
-        case Call("maximum", (left, right)):
-            return is_positive(left) or is_positive(right)
-        case _:
-            return False
 
 
 def scale_of(expr: Expr) -> Scale:

@@ -19,6 +19,12 @@ FORMS = [
     ("log(1 + exp(-abs(x)))", "log1p(exp(-abs(x)))"),
     ("log1p(exp(x))", "maximum(x, 0.0) + log1p(exp(-abs(x)))"),
     ("log(1 + x * x)", "log1p(x * x)"),
+    ("log(1 + 3 * exp(x))", "maximum(x + log(3), 0.0) + log1p(exp(-abs(x + log(3))))"),
+    (
+        "log((abs(i - j) + 1) * exp(x) + 1)",
+        "maximum(x + log(abs(i - j) + 1), 0.0) + log1p(exp(-abs(x + log(abs(i - j) + 1))))",
+    ),
+    ("log(1 + x * exp(x))", "log1p(x * exp(x))"),
     ("exp(x) - 1", "expm1(x)"),
     ("exp(x) + 1", "exp(x) + 1"),
     ("x * (erf(x) + 1) / 2", "x * erfc(-x) / 2"),
