@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shlex
 import sys
@@ -18,6 +19,7 @@ from cubridge.ir.diagnostics import CuError, Diagnostic, render, to_json
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `cuirc` and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    gc.set_threshold(200_000, 50, 100)  # a run is short, and most of what it makes lives to its end
     open_streams()
     form = "text"
     try:
