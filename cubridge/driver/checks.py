@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cubridge.backend.device import KernelText
     from cubridge.driver.attention import Attention
     from cubridge.driver.kernels import ChosenKernel
+    from cubridge.driver.problem import Problem
     from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
     from cubridge.ir.spec import Shape
@@ -96,7 +97,7 @@ def check_subject(subject: Subject, pool: ThreadPoolExecutor, tools: Tools | Non
     emulator = _available(building, missing)
     if emulator is not None:
         cases += checker.run(emulator, emulator_cases(spec, EMULATED_HEAD_DIM))
-    mutants = tuple(_reject_mutants(subject, checker, emulated=emulator is not None))
+    mutants = tuple(_reject_mutants(subject, checker, pool, emulated=emulator is not None))
     compiled = _available(compiling, missing)
     gpu = _available(pool.submit(tools.gpu, subject.text), missing)
     if gpu is not None:
@@ -149,20 +150,24 @@ def launch(text: KernelText) -> Runner:
     return LaunchRunner(Launcher(find_gpu(), text), "gpu", runs=2)
 
 
-def _reject_mutants(subject: Subject, checker: Checker, emulated: bool) -> Iterator[MutantResult]:
-    """Wrong specs, adapted as the right one was. Each must be rejected, by every stage that runs it. A wrong spec that no
-    kernel can be made of shows nothing and is left out."""
+def _reject_mutants(
+    subject: Subject, checker: Checker, pool: ThreadPoolExecutor, emulated: bool
+) -> Iterator[MutantResult]:
+    """Wrong specs, adapted as the right one was. Each must be rejected, by every stage that runs it; texts are built while
+    others run. A wrong spec that no kernel can be made of shows nothing and is left out."""
     cases = mutant_cases(subject.attention.spec, subject.shape.D)
-    emulate = EMULATED_MUTANTS if emulated and subject.shape.D == EMULATED_HEAD_DIM else 0
+    wanted = EMULATED_MUTANTS if emulated and subject.shape.D == EMULATED_HEAD_DIM else 0
+    texts: list[tuple[str, Problem, Future[Runner]]] = []
     for name, wrong, problem in checker.wrong_specs(cases):
         try:
             target = transfer_unverified(subject.lifted.kernel, wrong)
         except CuError:
             continue
+        if len(texts) < wanted:
+            texts.append((f"{name}, as text", problem, pool.submit(_text_mutant, subject, target)))
         yield checker.reject(name, problem, ValueRunner(target))
-        if emulate:
-            emulate -= 1
-            yield checker.reject(f"{name}, as text", problem, _text_mutant(subject, target))
+    for name, problem, building in texts:
+        yield checker.reject(name, problem, building.result())
 
 
 def _text_mutant(subject: Subject, target: Kernel) -> Runner:
