@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -20,7 +21,7 @@ from cubridge.backend.names import Names, Spelling
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate
 from cubridge.ir.functions import FUNCTIONS
-from cubridge.ir.nodes import Attr, Expr, Name
+from cubridge.ir.nodes import Attr, Captured, Expr, Field, Name
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.types import DType
 from tests.backend.expressions import VALUES, random_expr
@@ -73,6 +74,14 @@ def c_text(text: str) -> str:
 )
 def test_spelling(cuir: str, c: str) -> None:
     assert c_text(cuir) == c
+
+
+def test_a_captured_read_stays_behind_its_condition() -> None:
+    golden = golden_kernel("sm80")
+    table = Field("table", Captured(DType.F32, (Name("Lk"),)), fixed=False)
+    types = Types(replace(golden, params=(*golden.params, table)), "row_probs")
+    expr = parse_expr("where(j < Lk, exp2(p.table[j]), s)")
+    assert CudaPrinter().visit(Expressions(types, Spelling(NAMES, {})).of(expr)).startswith("j < p.len_kv ? ")
 
 
 @pytest.mark.parametrize(

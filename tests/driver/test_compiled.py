@@ -146,5 +146,7 @@ def test_integers_with_which_the_kernel_would_leave_32_bits_are_refused() -> Non
     with pytest.raises(CuError, match="`n` holds integers beyond 32768") as caught:
         run(q, k, v, torch.full((130,), 50000), 4)
     assert caught.value.diagnostics[0].code == "CU490"
+    with torch.inference_mode():
+        torch.testing.assert_close(run(q, k, v, torch.full((130,), -3), 4), got)
     with pytest.raises(CuError, match="`shift` holds integers beyond 32768"):
         run(q, k, v, torch.full((130,), 3), 2**31 - 5)

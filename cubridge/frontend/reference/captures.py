@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
 from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
@@ -119,24 +118,15 @@ _EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of 
 
 
 _NARROW_HELP: Final = "kernels read 32-bit integers: number documents and positions from 0"
-_CHECKED: Final = WeakIdKeyDictionary()
-"""The version of each tensor that was found to fit, so that a tensor that is passed again costs no wait for its device."""
-
-
 _MAY_PASS_32_BITS: Final = {torch.int64: -(1 << 31), torch.uint32: 0, torch.uint64: 0}
 """With the least value that is read right; as int64, a uint64 that is too large is negative."""
 
 
 def _fits_32_bits(value: Tensor) -> bool:
-    if value.dtype not in _MAY_PASS_32_BITS or not value.numel() or _CHECKED.get(value) == value._version:
+    if value.dtype not in _MAY_PASS_32_BITS or not value.numel():
         return True
-    if value.is_cuda and torch.cuda.is_current_stream_capturing():
-        return True  # a graph that is recorded cannot wait; the launch before it was checked
     low, high = value.long().aminmax()
-    if low < _MAY_PASS_32_BITS[value.dtype] or high >= 1 << 31:
-        return False
-    _CHECKED[value] = value._version
-    return True
+    return bool(low >= _MAY_PASS_32_BITS[value.dtype]) and bool(high < 1 << 31)
 
 
 @dataclass(frozen=True, slots=True)

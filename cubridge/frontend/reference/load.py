@@ -85,7 +85,7 @@ class Reference:
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters. Errors: CU472."""
         parameters = self.signature().parameters
-        positional = [n for n, p in parameters.items() if p.kind in _POSITIONAL]
+        positional = [n for n, p in parameters.items() if p.kind in POSITIONAL]
         if len(positional) < 3 and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters.values()):
             fail("CU472", f"`{self.name}` does not take q, k, v", self.span, "write `def attention(q, k, v, ...)`")
         for names in (("q", "k", "v"), ("query", "key", "value")):
@@ -98,7 +98,7 @@ class Reference:
         return tuple(parameters)
 
 
-_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def _entry(function: Callable[..., object]) -> Callable[..., object]:

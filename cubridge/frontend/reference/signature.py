@@ -9,12 +9,11 @@ from typing import Final
 
 from torch import Tensor
 
-from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.load import POSITIONAL, Reference
 from cubridge.frontend.reference.refusal import fail
 from cubridge.ir.nodes import SIZES
 from cubridge.ir.source import Span
 
-_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _INPUTS: Final = ("q", "k", "v")
 _NUMBERS: Final = frozenset((*SIZES, "G"))
 """Names of sizes in formulas; a number by one of them would stand for the size. `G` is Hq // Hk."""
@@ -23,7 +22,7 @@ _NUMBERS: Final = frozenset((*SIZES, "G"))
 def check_arguments(reference: Reference, extra: Mapping[str, object]) -> None:
     """May the reference be called with q, k, v and these? Errors: CU473, at the parameter."""
     parameters = reference.signature().parameters
-    positional = [p for p in parameters.values() if p.kind in _POSITIONAL]
+    positional = [p for p in parameters.values() if p.kind in POSITIONAL]
     for name in extra:
         if name in _INPUTS or name in (p.name for p in positional[:3]):
             fail("CU473", f"`extra_inputs` gives `{name}`, which is q, k or v", reference.builder_span)
