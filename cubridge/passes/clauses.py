@@ -51,8 +51,8 @@ def clauses(predicate: Expr, facts: Facts) -> Clauses:
 
 
 def _is_implied(clause: Clause, before: Clauses, after: Clauses) -> bool:
-    """Is another clause weaker in every part; of two equal ones the first stays."""
-    return any(_covers(c, clause) for c in before) or any(_covers(c, clause) and c != clause for c in after)
+    """Is another clause weaker in every part; of two that say the same, in whatever order, the first stays."""
+    return any(_covers(c, clause) for c in before) or any(_covers(c, clause) and not _covers(clause, c) for c in after)
 
 
 def _covers(wide: Clause, narrow: Clause) -> bool:

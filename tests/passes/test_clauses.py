@@ -37,6 +37,12 @@ def test_clauses_are_the_predicate(mask: Expr, i: int, j: int, lengths: tuple[in
     assert any(_holds(c, point) for c in found) == bool(value(mask, point))
 
 
+def test_one_of_two_clauses_that_differ_in_order_stays() -> None:
+    mask = parse_expr("((i < 4) | (Lq != i)) & ((i < 4) & (Lq != i))")
+    (clause,) = clauses(mask, FACTS)
+    assert len(clause.rows) == 2
+
+
 def _predicate(kernel: Kernel) -> Expr:
     """The predicate of the mask region with its locals put in."""
     *locals, last = kernel.region("mask").body
