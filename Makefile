@@ -1,11 +1,11 @@
-# `make demo` and `make test` set up what they need in .venv and then do the work; `make check` runs the linters besides.
+# `make demo` and `make test` set up what they need in .venv and then do the work; `make lint` runs linters, types and import contract.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test slow check setup clean
+.PHONY: demo test slow lint check setup clean
 
 setup: $(READY)
 
@@ -26,13 +26,14 @@ test: $(READY)
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
-check: $(READY)
+lint: $(READY)
 	$(BIN)/python -m pip install -q -e ".[check]"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
-	$(MAKE) test slow
+
+check: lint test slow
 
 clean:
 	rm -rf $(OUT) build *.egg-info

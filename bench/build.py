@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Final
 
 from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
-from cubridge.backend.compile import compile_best
-from cubridge.backend.device import KernelText
+from cubridge.backend.compile.compiler import compile_best
+from cubridge.backend.launch.device import KernelText
 from cubridge.driver.adapt import Adapted, adapt_unchecked
-from cubridge.driver.check import Checker, approximations
-from cubridge.driver.plan import gpu_cases, mutant_cases
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import DEFAULT_SHAPE, Precondition, Shape
 from cubridge.ir.types import DType
+from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.plan import gpu_cases, mutant_cases
 
 if TYPE_CHECKING:
-    from cubridge.driver.problem import Problem
+    from cubridge.judge.problem import Problem
 
 KERNELS: Final = ("sm80", "sm90a")
 DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}

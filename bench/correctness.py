@@ -12,13 +12,13 @@ from torch import Tensor
 
 from bench.build import Built
 from bench.table import render
-from cubridge.backend.device import Device, KernelText
-from cubridge.backend.runtime import LSE, OUTPUT, Launcher
+from cubridge.backend.launch.device import Device, KernelText
+from cubridge.backend.launch.runtime import LSE, OUTPUT, Launcher
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Precondition
 
 if TYPE_CHECKING:
-    from cubridge.driver.problem import Problem
+    from cubridge.judge.problem import Problem
 
 PAD_ROWS = 5
 

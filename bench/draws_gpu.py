@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.build import DTYPES, KERNELS, SPARSE, Built, Task, load, one_thread, save
-from cubridge.backend.compile import compile_best
+from cubridge.backend.compile.compiler import compile_best
 from cubridge.driver.adapt import adapt_unchecked
-from cubridge.driver.check import Checker, approximations
-from cubridge.driver.plan import gpu_cases
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import DEFAULT_SHAPE
+from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.plan import gpu_cases
 from tests.support.compose import compose
 from tests.support.judge_draw import KNOWN_REFUSALS
 

@@ -155,7 +155,7 @@ def _built(arguments: argparse.Namespace, long: bool) -> Iterator[Built]:
 
 
 def _gpu():
-    from cubridge.backend.gpu import find_gpu
+    from cubridge.backend.gpu.device import find_gpu
 
     return find_gpu()
 

@@ -18,9 +18,9 @@ from bench.build import DEFAULT_BUILT, Built, load  # noqa: E402
 from bench.correctness import run as launch  # noqa: E402
 from bench.smoke import base_kernel  # noqa: E402
 from bench.variants import VARIANTS  # noqa: E402
-from cubridge.backend.device import KernelText  # noqa: E402
-from cubridge.backend.gpu import find_gpu  # noqa: E402
-from cubridge.backend.runtime import Launcher  # noqa: E402
+from cubridge.backend.gpu.device import find_gpu  # noqa: E402
+from cubridge.backend.launch.device import KernelText  # noqa: E402
+from cubridge.backend.launch.runtime import Launcher  # noqa: E402
 from cubridge.ir.source import SourceFile  # noqa: E402
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cubridge.backend.device import KernelText
-from cubridge.backend.gpu import find_gpu
-from cubridge.backend.headers import KERNELS_DIR
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 

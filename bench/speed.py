@@ -19,13 +19,13 @@ from bench.build import KERNELS, Built
 from bench.peers import Setting, eager, flex, sdpa
 from bench.table import render
 from bench.variants import VARIANTS
-from cubridge.backend.device import Device, KernelText
-from cubridge.backend.runtime import Launcher
-from cubridge.backend.timing import Clock, Timing, cuda_clock, interleave
+from cubridge.backend.gpu.timing import Clock, Timing, cuda_clock, interleave
+from cubridge.backend.launch.device import Device, KernelText
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.ir.spec import Shape
 
 if TYPE_CHECKING:
-    from cubridge.backend.captured import CaptureValue
+    from cubridge.backend.launch.captured import CaptureValue
 
 COLUMNS: Final = ("eager", "SDPA cuDNN", "SDPA FA2", "SDPA mask", "Flex", "sm80", "sm90a")
 

@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from cubridge.backend.cuda_driver import checked, cuda_driver, encode_tensor_map, imported
-from cubridge.backend.device import TensorMapRequest
-from cubridge.backend.headers import KERNELS_DIR, include_closure
-from cubridge.backend.nvrtc import NvrtcOutput, run_nvrtc
-from cubridge.backend.targets import target_for_device
+from cubridge.backend.compile.headers import KERNELS_DIR, include_closure
+from cubridge.backend.compile.nvrtc import NvrtcOutput, run_nvrtc
+from cubridge.backend.compile.targets import target_for_device
+from cubridge.backend.gpu.driver import checked, cuda_driver, encode_tensor_map, imported
+from cubridge.backend.launch.device import TensorMapRequest
 from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.source import SourceFile
 

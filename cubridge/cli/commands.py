@@ -16,7 +16,7 @@ from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
 
 if TYPE_CHECKING:
-    from cubridge.driver.model_use import ModelUse
+    from cubridge.driver.model.use import ModelUse
     from cubridge.ir.nodes import Kernel
     from cubridge.passes.pipeline import Pipeline
 
@@ -66,8 +66,8 @@ def explain(options: Namespace) -> int:
 
 def verify(options: Namespace) -> int:
     """Verify a kernel: static rules, order engine, value engine on a tiny problem, and for CUDA text the emulator."""
-    from cubridge.driver.examine import examine_ir, examine_text
     from cubridge.driver.kernels import PACKAGED
+    from cubridge.driver.verify import examine_ir, examine_text
 
     if options.file.endswith(".cu") or options.file in PACKAGED:
         faults = examine_text(options.file, options.dtype, options.head_dim)
@@ -81,7 +81,7 @@ def verify(options: Namespace) -> int:
 
 def opt(options: Namespace) -> int:
     """Run a pass pipeline over a CuIR kernel."""
-    from cubridge.driver.verify import verify_statically
+    from cubridge.judge.well_formed import verify_statically
     from cubridge.passes.base import PassContext
     from cubridge.passes.runner import run_pipeline
 
@@ -98,7 +98,7 @@ def opt(options: Namespace) -> int:
 
 def transfer(options: Namespace) -> int:
     """Turn a source kernel in CuIR into one that computes a reference, by rules or by a model."""
-    from cubridge.driver.model_stages import ModelStages
+    from cubridge.driver.model.stages import ModelStages
     from cubridge.driver.reference import read_reference
     from cubridge.driver.transfer import transfer as run_transfer
 
@@ -135,7 +135,7 @@ def lower(options: Namespace) -> int:
 
 def diff(options: Namespace) -> int:
     """Show where two CuIR kernels differ; prints nothing and ends with 0 where they do not, with 1 where they do."""
-    from cubridge.backend.diff import render_diff
+    from cubridge.backend.text.diff import render_diff
 
     text = render_diff(parse(read_source(options.left)), parse(read_source(options.right)))
     write_output(text, None)
@@ -144,8 +144,8 @@ def diff(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """Run a CuIR kernel on the value engine against a reference."""
-    from cubridge.driver.examine import run_against
     from cubridge.driver.reference import read_reference
+    from cubridge.driver.verify import run_against
 
     kernel = parse(read_source(options.file))
     results = run_against(kernel, read_reference(options.reference, options.function, options.shape), options.shape)
@@ -166,7 +166,7 @@ def check(options: Namespace) -> int:
 
 def bench(options: Namespace) -> int:
     """Time an adapted kernel beside its peers, on a GPU."""
-    from cubridge.driver.bench import bench_folder
+    from cubridge.driver.suites.bench import bench_folder
 
     show(bench_folder(options.folder, options.peers.split(","), options.shape))
     return 0
@@ -174,7 +174,7 @@ def bench(options: Namespace) -> int:
 
 def faults(options: Namespace) -> int:
     """Break a kernel in every way that a table of operators knows, and show who catches each fault: rules, engines, emulator."""
-    from cubridge.driver.faults import fault_table
+    from cubridge.driver.suites.faults import fault_table
 
     table = fault_table(options.kernel, options.dtype, options.head_dim, _say(options), options.every)
     show(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
@@ -193,8 +193,8 @@ def doctor(_: Namespace) -> int:
 def evaluate(options: Namespace) -> int:
     """Run methods, variants, lengths and samples of a suite, and count what is accepted; goes on where it broke off."""
     folder = output_folder(options.output, ["results.json", "table.md"], ["state.jsonl"])
-    from cubridge.driver.evaluate import evaluate as run_suite
-    from cubridge.driver.suite import read_suite
+    from cubridge.driver.suites.evaluate import evaluate as run_suite
+    from cubridge.driver.suites.suite import read_suite
 
     results = run_suite(read_suite(options.suite), folder, _say(options))
     write_output(json.dumps(results.to_json(), indent=1) + "\n" if options.json else results.to_text(), None)
@@ -211,7 +211,7 @@ def transcript(options: Namespace) -> int:
 
 def _model(options: Namespace, folder: Path | None) -> ModelUse | None:
     """`folder`: where the transcript goes, and the answers if no other place is given."""
-    from cubridge.driver.model_config import ModelConfig, read_config, with_options
+    from cubridge.driver.model.config import ModelConfig, read_config, with_options
 
     named = options.proposer
     config = read_config(Path(named)) if named.endswith(".toml") else ModelConfig(proposer=named)

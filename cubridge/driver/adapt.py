@@ -13,32 +13,35 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.attention import full_attention
-from cubridge.driver.checks import Findings, Here, Subject, Tools, check_subject
+from cubridge.driver.check import Subject, check_subject
 from cubridge.driver.found import found
-from cubridge.driver.kernels import DTYPES, ChosenKernel, choose_kernel
+from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import OUTSIDE, lift_verified
-from cubridge.driver.lift_judge import JudgedLift
-from cubridge.driver.long_lengths import check_long_lengths
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.model_stages import ModelStages
-from cubridge.driver.model_stages import Subject as ModelSubject
-from cubridge.driver.model_use import Lowering, ModelUse
+from cubridge.driver.model.lift_judge import JudgedLift
+from cubridge.driver.model.stages import ModelStages
+from cubridge.driver.model.stages import Subject as ModelSubject
+from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.driver.outputs import FILES
-from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES, Changed, Report, to_markdown
 from cubridge.driver.transfer import transfer_before_checks
+from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.files import replace_files
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
-from cubridge.ir.threads import one_thread
+from cubridge.ir.types import DTYPES
+from cubridge.judge.attention import full_attention
+from cubridge.judge.findings import Findings
+from cubridge.judge.long_lengths import check_long_lengths
+from cubridge.judge.problem import fitting_shapes
+from cubridge.judge.tools import Here, Tools
 
 if TYPE_CHECKING:
-    from cubridge.backend.device import KernelText
-    from cubridge.backend.lower import Patched
-    from cubridge.backend.operator import AttentionOperator
+    from cubridge.backend.launch.device import KernelText
+    from cubridge.backend.launch.operator import AttentionOperator
+    from cubridge.backend.text.lower import Patched
     from cubridge.driver.transfer import Transferred
     from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
@@ -126,18 +129,17 @@ class Adaptation:
         """The patched kernel text."""
         return self.adapted.patched.text.decode("utf-8", errors="replace")
 
-    def compile(self) -> AttentionOperator:
-        """A PyTorch operator with the reference's arguments. Each compiled form is checked on the GPU before its first result.
+    def compile(self, device: str = "cuda") -> AttentionOperator:
+        """A PyTorch operator with the reference's arguments, for tensors on a GPU ("cuda"), or for small ones on this CPU,
+        where the kernel text is emulated ("emulator"). Each compiled form is checked on the device before its first result.
         Errors: CU844, exit code 3, for a kernel that its checks rejected; CU820, exit code 5, where there is no GPU; what a call
-        raises is in `backend.operator`."""
-        from cubridge.backend.gpu import find_gpu
-        from cubridge.driver.compiled import compile_adapted
+        raises is in `backend.launch.operator`."""
+        from cubridge.driver.compiled import compile_for
 
         if not self.report.accepted:
             message = "this kernel failed its checks: `report` says where"
             raise CuError(Diagnostic("CU844", message), exit_code=3)
-        find_gpu()
-        return compile_adapted(self.adapted)
+        return compile_for(self.adapted, device)
 
     def files(self) -> dict[str, bytes]:
         """What `cuirc adapt` writes, by name; all but timings.json are the same for the same input. Of a kernel that a check

@@ -1,115 +1,114 @@
-"""Does a kernel compute what its reference says? Runs it on problems with a known answer, and runs wrong kernels too, which
-must fail: a check that accepts one of those is itself refused."""
+"""Every check of one adaptation that this machine can run, in an order that keeps both cores busy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from cubridge.driver.bound import VAGUE, Judgement
-from cubridge.driver.mutants import mutants
-from cubridge.driver.problem import Problem, make_problem
-from cubridge.driver.report import CaseResult, MutantResult
+from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.functions import FUNCTIONS, FunctionInfo
-from cubridge.ir.nodes import Call
-from cubridge.ir.spec_values import spec_values
-from cubridge.ir.walk import walk
+from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.findings import Findings, MutantResult, Verdict
+from cubridge.judge.long_lengths import check_long_lengths
+from cubridge.judge.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
+from cubridge.judge.runners import Runner, ValueRunner
+from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, Tools, emulate
 
 if TYPE_CHECKING:
-    from cubridge.driver.attention import Attention
-    from cubridge.driver.plan import Case
-    from cubridge.driver.runners import Runner
+    from cubridge.backend.launch.device import KernelText
+    from cubridge.driver.kernels import ChosenKernel
+    from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
-    from cubridge.ir.spec import AttentionSpec
+    from cubridge.ir.spec import Shape
+    from cubridge.judge.attention import Attention
+    from cubridge.judge.problem import Problem
 
-_STANDS_FOR = {"tanh_approx": "tanh", "log1p_unit": "log1p"}
-"""Device functions with an error of their own, and the function of a spec that each computes."""
+T = TypeVar("T")
+
+EMULATED_MUTANTS: Final = 2
+"""Mutants that are emulated besides; all are run on the value engine."""
+FEWEST_MUTANTS: Final = 4
 
 
-def approximations(kernel: Kernel) -> dict[str, FunctionInfo]:
-    """Functions of a spec that `kernel` approximates, with the declared errors."""
-    used = {node.fn for region in kernel.regions for node in walk(region) if isinstance(node, Call)}
-    return {exact: FUNCTIONS[fast] for fast, exact in _STANDS_FOR.items() if fast in used}
-
-
-@dataclass(slots=True)
-class Checker:
-    """Checks kernels against one reference. Problems are made once and shared by all runners."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is checked: a kernel text under a contract, and the CuIR that it says, of one instantiation."""
 
     attention: Attention
+    kernel: ChosenKernel
+    lifted: Lifted
+    target: Kernel
+    text: KernelText
     dtype: str
-    approximated: Mapping[str, FunctionInfo]
-    _problems: dict[Case, Problem] = field(default_factory=dict["Case", Problem])
+    shape: Shape
 
-    def problem(self, case: Case) -> Problem:
-        if case not in self._problems:
-            made = make_problem(self.attention, case.inputs, case.shape, case.seed, self.dtype, self.approximated)
-            self._problems[case] = made
-        return self._problems[case]
 
-    def run(self, runner: Runner, cases: Iterable[Case]) -> tuple[CaseResult, ...]:
-        """Each case on one runner. A fault of the kernel (a deadlock, a read out of range) is a result too."""
-        return tuple(self._one(runner, self.problem(case)) for case in cases)
+def check_subject(subject: Subject, pool: ThreadPoolExecutor, tools: Tools | None = None) -> Findings:
+    """Run all checks. A missing tool (compiler, GPU) lowers the verdict and is listed, it fails nothing. Errors: where all runs are
+    right, what `check_long_lengths` raises."""
+    tools = tools or Here()
+    compiling = pool.submit(tools.compile, subject.text, subject.dtype, subject.shape.D)
+    building = pool.submit(tools.emulator, subject.text, subject.dtype)
+    checker = Checker(subject.attention, subject.dtype, approximations(subject.target))
+    spec = subject.attention.spec
+    cases = list(checker.run(ValueRunner(subject.target), value_cases(spec, subject.shape)))
+    missing: list[str] = []
+    emulator = _available(building, missing)
+    if emulator is not None:
+        cases += checker.run(emulator, emulator_cases(spec, EMULATED_HEAD_DIM))
+    mutants = tuple(_reject_mutants(subject, checker, pool, emulated=emulator is not None))
+    compiled = _available(compiling, missing)
+    gpu = _available(pool.submit(tools.gpu, subject.text), missing)
+    if gpu is not None:
+        cases += checker.run(gpu, gpu_cases(spec, subject.shape))
+    if len(mutants) < FEWEST_MUTANTS:
+        missing.append(f"only {len(mutants)} wrong kernels differ from this one in the problems of the check")
+    if all(case.accepted for case in cases):
+        check_long_lengths(subject.target, spec)
+    verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
+    return Findings(tuple(cases), mutants, () if compiled is None else (compiled,), verdict, tuple(missing))
 
-    def _one(self, runner: Runner, problem: Problem) -> CaseResult:
-        shape = str(problem.shape)
+
+def _verdict(emulated: bool, compiled: bool, ran: bool) -> Verdict:
+    """A level counts where those below it were reached."""
+    reached = (Verdict.INTERPRETED, Verdict.EMULATED, Verdict.COMPILED, Verdict.GPU)
+    return reached[(emulated, emulated and compiled, emulated and compiled and ran).count(True)]
+
+
+def _available(future: Future[T], missing: list[str]) -> T | None:
+    """The result, or None where it needs a tool that is not here, which is noted."""
+    try:
+        return future.result()
+    except CuError as error:
+        if error.exit_code != 5:
+            raise
+        missing.append(error.diagnostics[0].message)
+        return None
+
+
+def _reject_mutants(
+    subject: Subject, checker: Checker, pool: ThreadPoolExecutor, emulated: bool
+) -> Iterator[MutantResult]:
+    """Wrong specs, adapted as the right one was. Each must be rejected, by every stage that runs it; texts are built while
+    others run. A wrong spec that no kernel can be made of shows nothing and is left out."""
+    cases = mutant_cases(subject.attention.spec, subject.shape.D)
+    wanted = EMULATED_MUTANTS if emulated and subject.shape.D == EMULATED_HEAD_DIM else 0
+    texts: list[tuple[str, Problem, Future[Runner]]] = []
+    for name, wrong, problem in checker.wrong_specs(cases):
         try:
-            out, lse = runner.run(problem, lse=problem.lse is not None)
-        except CuError as error:
-            if error.exit_code >= 5:
-                raise
-            return CaseResult(runner.stage, shape, problem.inputs, float("inf"), False, str(error))
-        judgement = problem.judge(out, lse)
-        vague = problem.vagueness >= VAGUE
-        accepted = judgement.accepted and not vague
-        detail = _filled(problem) if accepted else _vague(problem) if vague else _where(judgement)
-        return CaseResult(
-            runner.stage,
-            shape,
-            problem.inputs,
-            judgement.worst,
-            accepted,
-            detail,
-            judgement.lse_error,
-            problem.reference,
-        )
-
-    def wrong_specs(self, cases: Iterable[Case]) -> Iterator[tuple[str, AttentionSpec, Problem]]:
-        """Mutants of the spec that move the result beyond the bound, each with a problem that shows it."""
-        problems = [self.problem(case) for case in cases]
-        for name, wrong in mutants(self.attention.spec):
-            shown = next((p for p in problems if not self._accepts(wrong, p)), None)
-            if shown is not None:
-                yield name, wrong, shown
-
-    def _accepts(self, wrong: AttentionSpec, problem: Problem) -> bool:
-        values = spec_values(wrong, problem.q, problem.k, problem.v, problem.captures, derivatives=False)
-        return problem.judge(values.out, values.lse).accepted
-
-    def reject(self, name: str, problem: Problem, wrong: Runner) -> MutantResult:
-        """Run a wrong kernel: its result must be told from the right one."""
-        result = self._one(wrong, problem)
-        return MutantResult(name, None if result.accepted else result.stage, _how_far(result))
+            target = transfer_unverified(subject.lifted.kernel, wrong)
+        except CuError:
+            continue
+        if len(texts) < wanted:
+            texts.append((f"{name}, as text", problem, pool.submit(_text_mutant, subject, target)))
+        yield checker.reject(name, problem, ValueRunner(target))
+    for name, problem, building in texts:
+        yield checker.reject(name, problem, building.result())
 
 
-def _where(judgement: Judgement) -> str:
-    if judgement.worst <= 1.0:
-        return "the output is right, the LSE is not"
-    return f"at {judgement.where}: {judgement.value:.6g}, not {judgement.expected:.6g}"
-
-
-def _filled(problem: Problem) -> str:
-    """Rows that count for nothing."""
-    return "" if problem.filled is None else f"{int(problem.filled.sum())} rows of fills alone are not compared"
-
-
-def _vague(problem: Problem) -> str:
-    return f"scores too large to compare: their errors in fp32 may move {problem.vagueness:.0%} of the output"
-
-
-def _how_far(result: CaseResult) -> str:
-    if result.worst <= 1.0:
-        return f"LSE off by {result.lse or 0.0:.3g} times its bound"
-    return f"error {result.worst:.3g} times the bound"
+def _text_mutant(subject: Subject, target: Kernel) -> Runner:
+    patched = lower_kernel(subject.kernel, subject.lifted, target, subject.dtype, subject.shape.D)
+    return emulate(subject.kernel.with_text(patched_source(patched)), subject.dtype)

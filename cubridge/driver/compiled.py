@@ -13,24 +13,41 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from cubridge.backend.compile_cache import content_key, default_cache_dir
-from cubridge.backend.gpu import find_gpu
-from cubridge.backend.operator import AttentionOperator, ExtraArgument, OperatorPlan
-from cubridge.driver.check import Checker, approximations
-from cubridge.driver.kernels import DTYPES
-from cubridge.driver.plan import gpu_cases
-from cubridge.driver.runners import LaunchRunner
+from cubridge.backend.compile.cache import content_key, default_cache_dir
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.operator import AttentionOperator, ExtraArgument, OperatorPlan
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.spec import Shape
-from cubridge.ir.types import DType
-from cubridge.ir.verify_ranges import LARGEST, captured_bound
+from cubridge.ir.types import DTYPES, DType
+from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.plan import Case, emulator_cases, gpu_cases
+from cubridge.judge.readable import check_readable
+from cubridge.judge.runners import LaunchRunner
+from cubridge.verify.ranges import LARGEST, captured_bound
 
 if TYPE_CHECKING:
-    from cubridge.backend.captured import CaptureValue
-    from cubridge.backend.device import Device, LoadedKernel
-    from cubridge.backend.runtime import Launcher
+    from cubridge.backend.launch.captured import CaptureValue
+    from cubridge.backend.launch.device import Device, LoadedKernel
+    from cubridge.backend.launch.runtime import Launcher
     from cubridge.driver.adapt import Adapted
     from cubridge.frontend.reference.trace import Traced
+    from cubridge.ir.spec import AttentionSpec
+
+
+Cases = Callable[["AttentionSpec", Shape], list[Case]]
+
+
+def compile_for(adapted: Adapted, device: str) -> AttentionOperator:
+    """The operator on "cuda" (the GPU of the tensors of a call) or on "emulator" (this CPU, for tensors on it).
+    Errors: CU820 for another name; CU820, exit code 5, where there is no GPU."""
+    if device == "cuda":
+        find_gpu()
+        return compile_adapted(adapted)
+    if device == "emulator":
+        emulator = EmulatorDevice(check=check_readable)
+        return compile_adapted(adapted, lambda _: emulator, cases=lambda spec, shape: emulator_cases(spec, shape.D))
+    raise CuError(Diagnostic("CU820", f"`{device}` is no device that kernels run on", help='"cuda" or "emulator"'))
 
 
 def compile_adapted(
@@ -38,10 +55,11 @@ def compile_adapted(
     device_of: Callable[[torch.device], Device] = find_gpu,
     *,
     check: bool = True,
+    cases: Cases = gpu_cases,
     cache_dir: Path | None = None,
 ) -> AttentionOperator:
-    """The operator. It is called like the reference; with `check`, each compiled form is judged on the device before its
-    first result is handed out, once for each content and architecture."""
+    """The operator. It is called like the reference; with `check`, each compiled form is judged by `cases` on the device before
+    its first result is handed out, once for each content and architecture."""
     traced = adapted.reference.traced
     arguments = extra_arguments(traced)
     fixed = {a.name: a.adapted for a in arguments if a.fixed}
@@ -54,7 +72,7 @@ def compile_adapted(
         constants=captures.constants(),
         gives_lse=traced.spec.gives_lse,
     )
-    judge = DeviceCheck(adapted, default_cache_dir() if cache_dir is None else cache_dir) if check else None
+    judge = DeviceCheck(adapted, cases, default_cache_dir() if cache_dir is None else cache_dir) if check else None
     return AttentionOperator(plan, device_of, judge)
 
 
@@ -151,6 +169,7 @@ class DeviceCheck:
     """Runs a compiled form against the oracle. What was accepted once is noted in `folder`, by content."""
 
     adapted: Adapted
+    cases: Cases
     folder: Path
 
     def __call__(self, launcher: Launcher, kernel: LoadedKernel, head_dim: int) -> None:
@@ -167,7 +186,7 @@ class DeviceCheck:
         dtype = next(name for name, d in DTYPES.items() if d == kernel.instantiation.dtype)
         checker = Checker(self.adapted.reference.attention, dtype, approximations(self.adapted.target))
         shape = replace(self.adapted.shape, D=head_dim)
-        for result in checker.run(LaunchRunner(launcher, "gpu", runs=2), gpu_cases(traced.spec, shape)):
+        for result in checker.run(LaunchRunner(launcher, "device", runs=2), self.cases(traced.spec, shape)):
             if not result.accepted:
                 raise CuError(
                     Diagnostic(

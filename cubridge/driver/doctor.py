@@ -47,13 +47,13 @@ def _package(name: str, module: str | None = None) -> Callable[[], str]:
 
 
 def _compiler() -> str:
-    from cubridge.backend.emulate_build import find_compiler
+    from cubridge.backend.emulate.build import find_compiler
 
     return str(find_compiler().path)
 
 
 def _nvrtc() -> str:
-    from cubridge.backend.nvrtc import nvrtc_version
+    from cubridge.backend.compile.nvrtc import nvrtc_version
 
     return nvrtc_version()
 
@@ -61,7 +61,7 @@ def _nvrtc() -> str:
 def _gpu() -> str:
     import torch
 
-    from cubridge.backend.gpu import find_gpu
+    from cubridge.backend.gpu.device import find_gpu
 
     gpu = find_gpu()
     major, minor = gpu.capability

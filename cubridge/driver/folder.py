@@ -8,23 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cubridge.backend.lower import Patched
+from cubridge.backend.text.lower import Patched
 from cubridge.driver.adapt import Adapted, make_report
-from cubridge.driver.checks import Here, Tools, check_subject
+from cubridge.driver.check import check_subject
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_kernel, lift_verified
-from cubridge.driver.lift_judge import JudgedLift
+from cubridge.driver.model.lift_judge import JudgedLift
 from cubridge.driver.reference import read_reference
 from cubridge.driver.report import RULES, Report
-from cubridge.driver.sandbox import Sandbox
-from cubridge.driver.sandboxed import SandboxTools
+from cubridge.driver.sandbox.process import Sandbox
+from cubridge.driver.sandbox.texts import SandboxTools
+from cubridge.engine.threads import one_thread
 from cubridge.ir.canonical import canonical
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
-from cubridge.ir.threads import one_thread
+from cubridge.judge.tools import Here, Tools
 from cubridge.passes.pipeline import parse_toml
 
 

@@ -10,7 +10,7 @@ from cubridge.ir.printer import print_expr
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Capture, Remark
 from cubridge.ir.types import DType
-from cubridge.ir.verify_ranges import LARGEST, captured_bound
+from cubridge.verify.ranges import LARGEST, captured_bound
 
 
 def found(spec: AttentionSpec, target: Kernel) -> Found:

@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cubridge.backend.compile import listed_instantiations
-from cubridge.backend.device import KernelText
-from cubridge.backend.headers import KERNELS_DIR
+from cubridge.backend.compile.compiler import listed_instantiations
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.launch.device import KernelText
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.contract import Instantiation
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile, Span
-from cubridge.ir.types import DType
+from cubridge.ir.types import DTYPES
 
 FOLDER: Final = KERNELS_DIR
 PACKAGED: Final = ("sm80", "sm90a")
-DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from cubridge.driver.kernels import ChosenKernel
-from cubridge.driver.verify import verify_kernel
 from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.lift import Lifted, lift
 from cubridge.frontend.cuda.text import Headers, folder_headers
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
+from cubridge.judge.well_formed import verify_kernel
 
 OUTSIDE: Final = frozenset(f"CU42{n}" for n in range(3, 10))
 """Codes of texts that read as CUDA and are outside the vocabulary of lifting."""
@@ -58,9 +58,9 @@ def is_readable(kernel: ChosenKernel, dtype: str, head_dim: int) -> bool:
 
 def _recorded(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted | None:
     """Errors: CU719; what CuIR that is not anchored in the text is refused for."""
-    from cubridge.driver.lift_judge import LiftJudge
-    from cubridge.driver.sandbox import InProcess
-    from cubridge.driver.sidecar import read_sidecar
+    from cubridge.driver.model.lift_judge import LiftJudge
+    from cubridge.driver.model.sidecar import read_sidecar
+    from cubridge.driver.sandbox.process import InProcess
 
     cuir = read_sidecar(kernel, dtype, head_dim)
     return None if cuir is None else LiftJudge(kernel, dtype, head_dim, InProcess()).read(cuir)[0]

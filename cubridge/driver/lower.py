@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cubridge.backend.diff import render_diff
-from cubridge.backend.lower import Patched, lower
-from cubridge.backend.names import Names
+from cubridge.backend.text.diff import render_diff
+from cubridge.backend.text.lower import Patched, lower
+from cubridge.backend.text.names import Names
 from cubridge.driver.kernels import ChosenKernel
 from cubridge.driver.lift import is_readable, lift_kernel
 from cubridge.frontend.cuda.lift import Lifted

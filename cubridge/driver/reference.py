@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cubridge.driver.attention import Attention
 from cubridge.frontend.reference.load import Reference, load_reference
 from cubridge.frontend.reference.trace import DTYPES, Traced, trace
+from cubridge.judge.attention import Attention
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cubridge.driver.attention import Captures, Extra
     from cubridge.ir.spec import Shape
+    from cubridge.judge.attention import Captures, Extra
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
+
+from cubridge.judge.findings import CaseResult, Compiled, MutantResult, Verdict
 
 RULES = "rules"
 """The author of what no model wrote."""
-
-
-class Verdict(StrEnum):
-    """How far the result was checked; each level includes those before it."""
-
-    REJECTED = "rejected"  # a check failed
-    INTERPRETED = "interpreted"  # order and value engine
-    EMULATED = "emulated"  # the patched text, on a CPU
-    COMPILED = "compiled"  # for the real architecture
-    GPU = "gpu"  # the compiled kernel, on a device
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +35,6 @@ class Changed:
     regions: tuple[str, ...]
     lines_added: int
     lines_removed: int
-
-
-@dataclass(frozen=True, slots=True)
-class CaseResult:
-    """One run against the oracle. `worst`: largest error over its bound, at most 1 where accepted; `reference`: the same of
-    the user's own half-precision reference, for comparison, never a tolerance."""
-
-    stage: str
-    shape: str
-    inputs: str
-    worst: float
-    accepted: bool
-    detail: str = ""
-    lse: float | None = None
-    reference: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MutantResult:
-    """One wrong kernel. `rejected_by` names the stage that refused it; None if it passed, which fails the check."""
-
-    name: str
-    rejected_by: str | None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What the compiler says of one instantiation."""
-
-    arch: str
-    macros: str
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

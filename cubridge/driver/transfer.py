@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cubridge.driver.long_lengths import check_long_lengths
 from cubridge.driver.report import RULES
-from cubridge.driver.verify import verify_kernel, verify_statically
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.events import structure_difference
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.spec import AttentionSpec
+from cubridge.judge.long_lengths import check_long_lengths
+from cubridge.judge.well_formed import verify_kernel, verify_statically
 from cubridge.passes.base import PassContext
 from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.propose import propose
 from cubridge.passes.runner import run_pipeline
+from cubridge.verify.events import structure_difference
 
 
 @dataclass(frozen=True, slots=True)

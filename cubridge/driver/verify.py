@@ -1,27 +1,90 @@
-"""Is a kernel well-formed, whatever it computes: static rules, then the order engine over tiny runs."""
+"""`cuirc verify` and `cuirc run`: is a kernel well-formed, and does it compute what it should?"""
 
 from __future__ import annotations
 
-from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Kernel
-from cubridge.ir.order import check_order
-from cubridge.ir.verify import verify
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.lift import lift_kernel
+from cubridge.engine.threads import one_thread
+from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.nodes import Tile
+from cubridge.ir.spec import Shape
+from cubridge.ir.tile_shape import head_dim
+from cubridge.ir.types import DTYPES
+from cubridge.judge.attention import Attention, full_attention
+from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.long_lengths import check_long_lengths, long_fault
+from cubridge.judge.plan import SMALL, emulator_cases, value_cases
+from cubridge.judge.runners import ValueRunner
+from cubridge.judge.tools import EMULATED_HEAD_DIM, emulate
+from cubridge.judge.well_formed import find_faults, verify_statically
+
+if TYPE_CHECKING:
+    from cubridge.driver.reference import TracedReference
+    from cubridge.ir.nodes import Kernel
+    from cubridge.judge.findings import CaseResult
 
 
-def find_faults(kernel: Kernel) -> tuple[Diagnostic, ...]:
-    """All faults of the static rules; if there are none, those of the order engine."""
-    return verify(kernel) or check_order(kernel)
-
-
-def verify_kernel(kernel: Kernel) -> None:
-    """Errors: CU2xx, every fault."""
+def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
+    """Faults of a kernel in CuIR: static rules, order engine, then the value engine on tiny problems, whose results are
+    compared, then single points of long ones. Errors: CU3xx where a run cannot go on."""
     faults = find_faults(kernel)
     if faults:
-        raise CuError(*faults)
+        return faults
+    known = attention or full_attention()
+    checker = Checker(known, dtype_of(kernel), approximations(kernel))
+    cases = value_cases(known.spec, replace(SMALL, D=head_dim(kernel)))[:3]
+    with one_thread():
+        results = checker.run(ValueRunner(kernel), cases)
+    differences = _differences(results, known, kernel)
+    fault = None if differences else long_fault(kernel, known.spec)
+    return differences if fault is None else (fault,)
 
 
-def verify_statically(kernel: Kernel) -> None:
-    """The static rules alone, as between passes. Errors: CU2xx."""
-    faults = verify(kernel)
+def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
+    """Faults of a kernel text: those of its CuIR, then those that the emulator shows. A text without a reference is a source
+    kernel and computes full attention. Errors: CU4xx where it cannot be lifted."""
+    chosen = choose_kernel(path)
+    kernel = lift_kernel(chosen, dtype, head_dim).kernel
+    faults = examine_ir(kernel, attention)
     if faults:
-        raise CuError(*faults)
+        return faults
+    known = attention or full_attention()
+    checker = Checker(known, dtype, approximations(kernel))
+    with one_thread():
+        results = checker.run(emulate(chosen.text, dtype), emulator_cases(known.spec, EMULATED_HEAD_DIM))
+    return _differences(results, known, kernel)
+
+
+def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None) -> tuple[CaseResult, ...]:
+    """A kernel in CuIR on the value engine, against a reference. Errors: CU2xx of the static rules, and as
+    `check_long_lengths`, where all runs are right."""
+    verify_statically(kernel)
+    spec = reference.attention.spec
+    sizes = replace(shape or reference.traced.shape, D=head_dim(kernel))
+    checker = Checker(reference.attention, dtype_of(kernel), approximations(kernel))
+    with one_thread():
+        results = checker.run(ValueRunner(kernel), value_cases(spec, sizes)[:1] if shape else value_cases(spec, sizes))
+    if all(r.accepted for r in results):
+        check_long_lengths(kernel, spec)
+    return results
+
+
+def _differences(results: tuple[CaseResult, ...], known: Attention, kernel: Kernel) -> tuple[Diagnostic, ...]:
+    return tuple(
+        Diagnostic(
+            "CU844",
+            f"{r.stage}: the kernel does not compute {known.name} at {r.shape} ({r.inputs}): {r.detail.splitlines()[0]}",
+            kernel.span,
+        )
+        for r in results
+        if not r.accepted
+    )[:1]
+
+
+def dtype_of(kernel: Kernel) -> str:
+    """Of the tiles in shared memory, as the command line names it."""
+    tiles = {f.type.dtype for f in kernel.shared if isinstance(f.type, Tile)}
+    return next(name for name, dtype in DTYPES.items() if dtype in tiles)

@@ -1,1 +1,5 @@
-"""CuIR: the typed representation that every stage of CuBridge reads and writes. Imports nothing else of cubridge."""
+"""CuIR, the language that every stage reads and writes: nodes, types, text, places, diagnostics, algebra. Imports nothing else of
+cubridge.
+
+Enters: text. Leaves: nodes, which are frozen and equal by structure; diagnostics.
+Open first: `nodes.py`, then `cuir.lark`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class DType(StrEnum):
@@ -52,3 +53,7 @@ class ValueType:
         axes = ", ".join(a.value for a in Axis if a in self.axes)
         name = f"{self.dtype}[{axes}]" if axes else str(self.dtype)
         return f"partial {name}" if self.partial else name
+
+
+DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
+"""Element types of q, k, v and the output, as users name them."""

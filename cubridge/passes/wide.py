@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.source import Span
-from cubridge.ir.verify_ranges import check_region_ranges
 from cubridge.passes.base import refusal
+from cubridge.verify.ranges import check_region_ranges
 
 
 def refuse_wide(kernel: Kernel, span: Span) -> None:

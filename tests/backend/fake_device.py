@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cubridge.backend.compile import listed_instantiations
-from cubridge.backend.device import KernelText, Launch, TensorMapRequest
+from cubridge.backend.compile.compiler import listed_instantiations
+from cubridge.backend.launch.device import KernelText, Launch, TensorMapRequest
 from cubridge.ir.contract import Instantiation
 from cubridge.ir.types import DType
 

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from cubridge.backend.lower import Patched, lower
-from cubridge.backend.names import Names
+from cubridge.backend.text.lower import Patched, lower
+from cubridge.backend.text.names import Names
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile, Span

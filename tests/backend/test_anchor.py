@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.anchor import anchors, function_text, spelling_of, struct_text
-from cubridge.backend.diff import diff
-from cubridge.backend.names import Names
+from cubridge.backend.text.anchor import anchors, function_text, spelling_of, struct_text
+from cubridge.backend.text.diff import diff
+from cubridge.backend.text.names import Names
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.diagnostics import CuError, Refused
 from cubridge.ir.source import SourceFile, Span

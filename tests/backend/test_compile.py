@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.compile import Compiled, compile_best, compile_kernel
-from cubridge.backend.compile_cache import content_key, read_entry
+from cubridge.backend.compile.cache import content_key, read_entry
+from cubridge.backend.compile.compiler import Compiled, compile_best, compile_kernel
 from cubridge.ir.contract import Instantiation, LaunchContract, MacroChoice
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.compile import compile_best, compile_kernel, listed_instantiations
-from cubridge.backend.headers import KERNELS_DIR
+from cubridge.backend.compile.compiler import compile_best, compile_kernel, listed_instantiations
+from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.contract import LaunchContract
 from cubridge.ir.diagnostics import CuError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cubridge.backend.diff import Change, apply, diff, render_diff
+from cubridge.backend.text.diff import Change, apply, diff, render_diff
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import FloatLit, Kernel
 from cubridge.ir.parser import parse

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cubridge.backend.anchor import function_text, spelling_of
-from cubridge.backend.emit import emit_function
-from cubridge.backend.names import Names, Spelling
+from cubridge.backend.text.anchor import function_text, spelling_of
+from cubridge.backend.text.emit import emit_function
+from cubridge.backend.text.names import Names, Spelling
 from cubridge.ir.nodes import REGIONS
 from cubridge.ir.vocabulary import VALUE_REGIONS
 from tests.backend.lowering import NAMES, target_ir

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycparser import c_ast, c_parser
 
-from cubridge.backend.emit_c import CudaPrinter
-from cubridge.backend.emit_expr import C_TYPES, Expressions
-from cubridge.backend.emit_types import Types
-from cubridge.backend.names import Names, Spelling
+from cubridge.backend.text.emit_c import CudaPrinter
+from cubridge.backend.text.emit_expr import C_TYPES, Expressions
+from cubridge.backend.text.emit_types import Types
+from cubridge.backend.text.names import Names, Spelling
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate
 from cubridge.ir.functions import FUNCTIONS

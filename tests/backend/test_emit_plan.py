@@ -10,8 +10,8 @@ from typing import Final
 
 import torch
 
-from cubridge.backend.emit import emit_function
-from cubridge.backend.names import Names, Spelling
+from cubridge.backend.text.emit import emit_function
+from cubridge.backend.text.names import Names, Spelling
 from cubridge.ir.evaluate import evaluate
 from cubridge.ir.nodes import (
     REGIONS,

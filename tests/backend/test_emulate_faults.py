@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from cubridge.backend.device import KernelText
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.emulate_build import find_compiler
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.emulate.build import find_compiler
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.parser import parse_expr
 from tests.kernels.emulated import CACHE, faults, kernel_source, kernel_text, launcher, random_inputs, region_edit

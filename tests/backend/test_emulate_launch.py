@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cubridge.backend.emulate_launch import PlacedTensor
+from cubridge.backend.emulate.launch import PlacedTensor
 from cubridge.ir.diagnostics import CuError
 from tests.kernels.emulated import faults, kernel_text, launcher, random_inputs, region_edit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cubridge.backend.emulate_text import with_poison
+from cubridge.backend.emulate.text import with_poison
 
 
 def poisoned(statement: str) -> str:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from cubridge.backend.compile import compile_best
-from cubridge.backend.device import KernelText
-from cubridge.backend.gpu import find_gpu
-from cubridge.backend.headers import KERNELS_DIR
-from cubridge.backend.operator import AttentionOperator, OperatorPlan
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.compile.compiler import compile_best
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cubridge.backend.device import KernelText
-from cubridge.backend.gpu import find_gpu
-from cubridge.backend.operator import AttentionOperator, ExtraArgument, OperatorPlan, bind_extras
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.operator import AttentionOperator, ExtraArgument, OperatorPlan, bind_extras
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import Precondition

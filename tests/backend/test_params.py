@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.emulate_build import find_compiler
-from cubridge.backend.headers import KERNELS_DIR
-from cubridge.backend.params import layout, pack
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.emulate.build import find_compiler
+from cubridge.backend.launch.params import layout, pack
 from cubridge.ir.contract import CType
 from cubridge.ir.diagnostics import CuError
 from tests.kernels.emulated import ARCHS, kernel_text, region_edit

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.lower import lower
-from cubridge.backend.names import Names
-from cubridge.backend.patch import TextEdit, apply_edits, diff_lines, unified_diff
+from cubridge.backend.text.lower import lower
+from cubridge.backend.text.names import Names
+from cubridge.backend.text.patch import TextEdit, apply_edits, diff_lines, unified_diff
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceRegion

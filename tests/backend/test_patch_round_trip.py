@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from cubridge.backend.diff import render_diff
-from cubridge.backend.lower import Patched, lower
-from cubridge.backend.names import Names
+from cubridge.backend.text.diff import render_diff
+from cubridge.backend.text.lower import Patched, lower
+from cubridge.backend.text.names import Names
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.canonical import value_form
 from cubridge.ir.nodes import Assign, Attr, Call, Kernel, Name, Unary

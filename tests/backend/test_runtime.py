@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cubridge.backend.device import KernelText
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import Precondition

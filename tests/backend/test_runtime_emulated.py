@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from cubridge.backend.device import KernelText
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.headers import KERNELS_DIR
-from cubridge.backend.operator import AttentionOperator, OperatorPlan
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cubridge.backend.targets import TARGETS, find_target, target_for_device
+from cubridge.backend.compile.targets import TARGETS, find_target, target_for_device
 from cubridge.ir.diagnostics import CuError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cubridge.backend.timing import interleave
+from cubridge.backend.gpu.timing import interleave
 
 
 class FakeClock:

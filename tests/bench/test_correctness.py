@@ -11,13 +11,13 @@ from bench.build import Built, Task, load, save, tasks
 from bench.correctness import check, check_mutants, failures, mutant_table, mutants_hold, outcome_table
 from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
-from cubridge.backend.device import KernelText
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.headers import KERNELS_DIR
-from cubridge.driver.problem import Problem
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.device import KernelText
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
+from cubridge.judge.problem import Problem
 
 SHAPE = Shape(1, 4, 2, 70, 150, 64)
 DEVICE = EmulatorDevice(schedules=(0,))

@@ -7,9 +7,9 @@ import torch
 
 from bench.memcheck import with_planted_fault
 from bench.smoke import base_kernel
-from cubridge.backend.device import KernelText
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.ir.diagnostics import CuError
 
 

@@ -10,8 +10,8 @@ import pytest
 from bench.build import Built, Task
 from bench.speed import Row, all_ran, speed_faults, speed_table, time_all
 from bench.variants import VARIANTS
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.timing import Timing
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.gpu.timing import Timing
 from cubridge.ir.spec import Shape
 
 

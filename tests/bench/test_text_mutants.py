@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.text_mutants import MUTATIONS, text_mutants
-from cubridge.backend.compile import compile_best
-from cubridge.backend.headers import KERNELS_DIR
+from cubridge.backend.compile.compiler import compile_best
+from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType

@@ -14,9 +14,8 @@ from typing import IO
 import pytest
 
 from cubridge.driver.adapt import Adaptation, adapt_unchecked, make_report
-from cubridge.driver.checks import Findings
-from cubridge.driver.report import Verdict
 from cubridge.ir.spec import Shape
+from cubridge.judge.findings import Findings, Verdict
 from tests.support.command import cuirc, fails
 from tests.support.golden_texts import golden_file
 

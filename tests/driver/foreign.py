@@ -6,9 +6,9 @@ import difflib
 from functools import cache
 from pathlib import Path
 
-from cubridge.driver.anchored import statements
 from cubridge.driver.kernels import FOLDER, choose_kernel
 from cubridge.driver.lift import lift_kernel
+from cubridge.driver.model.anchored import statements
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.ir.printer import to_text
 

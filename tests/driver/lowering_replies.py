@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
-from cubridge.backend.lower import Patched
+from cubridge.backend.text.lower import Patched
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.model_lower import Lowered, lower_by_model
-from cubridge.driver.model_text import TextJudge
-from cubridge.driver.plan import Case
-from cubridge.driver.sandboxed import SandboxTools
+from cubridge.driver.model.lower import Lowered, lower_by_model
+from cubridge.driver.model.text import TextJudge
+from cubridge.driver.sandbox.texts import SandboxTools
 from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.spec import Shape
+from cubridge.judge.plan import Case
 from cubridge.llm.budget import Conversation
 from tests.driver.talk import BOX, by_rules, conversation, judge, lifted
 

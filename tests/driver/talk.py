@@ -8,16 +8,16 @@ from pathlib import Path
 
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_verified
-from cubridge.driver.model_judge import ValueJudge
-from cubridge.driver.model_transfer import transfer_by_model
-from cubridge.driver.plan import Case
+from cubridge.driver.model.judge import ValueJudge
+from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.driver.reference import TracedReference, read_reference
-from cubridge.driver.sandbox import Limits, Sandbox
+from cubridge.driver.sandbox.process import Limits, Sandbox
 from cubridge.driver.transfer import Transferred, transfer
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import Shape
+from cubridge.judge.plan import Case
 from cubridge.llm.budget import Budget, Conversation
 from cubridge.llm.provider import Reply, Request, Usage
 from cubridge.llm.transcript import Transcript

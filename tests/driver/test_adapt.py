@@ -27,6 +27,11 @@ def test_what_is_accepted_and_what_is_rejected(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(cubridge.CuError) as caught:
         made.compile()
     assert (caught.value.diagnostics[0].code, caught.value.exit_code) == ("CU820", 5)
+    with pytest.raises(cubridge.CuError, match="`tpu` is no device"):
+        made.compile(device="tpu")
+    q, k, v = (torch.randn(1, h, n, 64).bfloat16() for h, n in ((2, 33), (1, 70), (1, 70)))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    torch.testing.assert_close(made.compile(device="emulator")(q, k, v), expected, rtol=2e-2, atol=2e-2)
     wrong = replace(made.report.cases[0], accepted=False)
     rejected = replace(made, report=replace(made.report, cases=(wrong, *made.report.cases[1:])))
     assert rejected.report.verdict == "rejected"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.driver.attention import Attention
-from cubridge.driver.bench import bench, bench_folder
+from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.suites.bench import bench, bench_folder
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Shape
+from cubridge.judge.attention import Attention
 from tests.driver.specs import softmax_spec
 
 SHAPE = Shape(1, 2, 1, 65, 130, 64)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cubridge.backend.emulate import EmulatorDevice
+from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.driver.compiled import compile_adapted
 from cubridge.driver.kernels import FOLDER, choose_kernel
 from cubridge.driver.lower import lower_kernel

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.operator import AttentionOperator
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.operator import AttentionOperator
 from cubridge.driver.adapt import Adapted, adapt_unchecked
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
+from cubridge.judge.plan import Case
 
 SHAPE = Shape(1, 4, 2, 70, 130, 64)
 TABLE = torch.linspace(-1.0, 1.0, 7)
@@ -88,37 +91,29 @@ def test_constants_are_part_of_the_identity(adapted: Adapted, operator: Attentio
     assert compile_adapted(adapted, check=False).key == operator.key
 
 
-def test_a_kernel_is_judged_once_before_its_first_result(adapted: Adapted, tmp_path: Path, monkeypatch) -> None:
-    from cubridge.driver import compiled
-    from cubridge.driver.plan import Case
-
+def test_a_kernel_is_judged_once_before_its_first_result(adapted: Adapted, tmp_path: Path) -> None:
     cases: list[int] = []
 
     def few(spec, shape):
         cases.append(shape.D)
         return [Case("random", Shape(1, 2, 1, 33, 65, shape.D))]
 
-    monkeypatch.setattr(compiled, "gpu_cases", few)
     slopes = torch.linspace(0.1, 0.4, 4)
     for _ in range(2):
         device = EmulatorDevice(schedules=(0,))
-        operator = compile_adapted(adapted, lambda _, device=device: device, cache_dir=tmp_path)
+        operator = compile_adapted(adapted, lambda _, device=device: device, cases=few, cache_dir=tmp_path)
         close(operator(*qkv(), slopes, 20.0), qkv(), slopes, 20.0)
     assert cases == [64] and len(list(tmp_path.glob("*.checked"))) == 1
 
 
-def test_a_wrong_kernel_gives_no_result(adapted: Adapted, tmp_path: Path, monkeypatch) -> None:
-    from dataclasses import replace
+def test_a_wrong_kernel_gives_no_result(adapted: Adapted, tmp_path: Path) -> None:
+    def one(spec, shape):
+        return [Case("random", Shape(1, 2, 1, 33, 65, 64))]
 
-    from cubridge.driver import compiled
-    from cubridge.driver.plan import Case
-    from cubridge.ir.source import SourceFile
-
-    monkeypatch.setattr(compiled, "gpu_cases", lambda spec, shape: [Case("random", Shape(1, 2, 1, 33, 65, 64))])
     text = adapted.text.source.text.replace("store_tile(o_gmem", "zero(o); store_tile(o_gmem")
     wrong = replace(adapted, text=replace(adapted.text, source=SourceFile.from_text("kernel.cu", text)))
     device = EmulatorDevice(schedules=(0,))
-    operator = compile_adapted(wrong, lambda _: device, cache_dir=tmp_path)
+    operator = compile_adapted(wrong, lambda _: device, cases=one, cache_dir=tmp_path)
     for _ in range(2):
         with pytest.raises(CuError, match="the compiled kernel is wrong") as caught:
             operator(*qkv(), torch.ones(4))

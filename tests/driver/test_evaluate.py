@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.driver.evaluate import STATE, State, evaluate
-from cubridge.driver.report import Verdict
-from cubridge.driver.results import Outcome, make_results, pass_at_k
-from cubridge.driver.suite import read_suite
+from cubridge.driver.suites.evaluate import STATE, State, evaluate
+from cubridge.driver.suites.results import Outcome, make_results, pass_at_k
+from cubridge.driver.suites.suite import read_suite
 from cubridge.ir.diagnostics import CuError
+from cubridge.judge.findings import Verdict
 
 pytestmark = pytest.mark.slow
 

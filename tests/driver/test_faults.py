@@ -9,16 +9,16 @@ from functools import cache
 import pytest
 import torch
 
-from cubridge.driver import fault_emulator
-from cubridge.driver.fault_emulator import FaultEmulator, FaultTexts
-from cubridge.driver.faults import EMULATOR, SAME_OUTPUTS, FaultTable, ask_emulator, fault_table, find_emulator
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
+from cubridge.driver.suites import fault_emulator
+from cubridge.driver.suites.fault_emulator import FaultEmulator, FaultTexts
+from cubridge.driver.suites.faults import EMULATOR, SAME_OUTPUTS, FaultTable, ask_emulator, fault_table, find_emulator
+from cubridge.engine.values.launch import Launch
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.faults import Fault, enumerate_faults
-from cubridge.ir.faults_judge import Judgement, Slope, Trial, Verdict, sloped_inputs
 from cubridge.ir.spec import Shape
-from cubridge.ir.values_launch import Launch
+from cubridge.judge.faults.catalog import Fault, enumerate_faults
+from cubridge.judge.faults.verdicts import Judgement, Slope, Trial, Verdict, sloped_inputs
 
 SHAPE = Shape(1, 2, 1, 130, 191, 64)
 

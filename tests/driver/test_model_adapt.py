@@ -14,8 +14,8 @@ from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.folder import open_folder
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lower import lower_kernel
-from cubridge.driver.model_use import Lowering, ModelUse
-from cubridge.driver.sidecar import sidecar_path
+from cubridge.driver.model.sidecar import sidecar_path
+from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text

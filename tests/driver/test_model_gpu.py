@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from cubridge.driver.adapt import adapt
-from cubridge.driver.evaluate import evaluate
-from cubridge.driver.model_use import Lowering, ModelUse
-from cubridge.driver.report import Verdict
-from cubridge.driver.suite import read_suite
+from cubridge.driver.model.use import Lowering, ModelUse
+from cubridge.driver.suites.evaluate import evaluate
+from cubridge.driver.suites.suite import read_suite
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Shape
+from cubridge.judge.findings import Verdict
 from cubridge.llm.budget import Budget
 from cubridge.llm.transcript import Transcript
 from tests.driver.lowering_replies import edits, tool

@@ -8,14 +8,14 @@ import pytest
 
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_verified
-from cubridge.driver.lift_judge import JudgedLift, LiftJudge
-from cubridge.driver.model_lift import lift_by_model, lift_prompt, lift_system
-from cubridge.driver.plan import Case
-from cubridge.driver.sidecar import sidecar_path
+from cubridge.driver.model.lift import lift_by_model, lift_prompt, lift_system
+from cubridge.driver.model.lift_judge import JudgedLift, LiftJudge
+from cubridge.driver.model.sidecar import sidecar_path
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import Shape
+from cubridge.judge.plan import Case
 from tests.driver.foreign import annotated, foreign_text, lift_reply, original, write_foreign
 from tests.driver.talk import BOX, Scripted, conversation
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cubridge.driver.lower import patched_source
-from cubridge.driver.model_guard import Guard
-from cubridge.driver.model_lower import helper_signatures, lower_system
-from cubridge.driver.region_editor import RegionEditor
+from cubridge.driver.model.guard import Guard
+from cubridge.driver.model.lower import helper_signatures, lower_system
+from cubridge.driver.model.region_editor import RegionEditor
 from cubridge.ir.diagnostics import CuError
 from cubridge.llm.tools import read_calls
 from tests.driver.lowering_replies import chosen, edit, edits, lower, patched, region_lines, tool

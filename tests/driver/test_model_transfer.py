@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.driver.model_judge import ValueJudge
-from cubridge.driver.model_prompts import pass_catalogue, transfer_system
-from cubridge.driver.model_transfer import transfer_by_model
+from cubridge.driver.model.judge import ValueJudge
+from cubridge.driver.model.prompts import pass_catalogue, transfer_system
+from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.driver.reference import read_reference
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import to_text

@@ -9,9 +9,9 @@ import pytest
 
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_verified
-from cubridge.driver.model_lower import lower_by_model
-from cubridge.driver.model_prompts import transfer_prompt
-from cubridge.driver.model_transfer import transfer_by_model
+from cubridge.driver.model.lower import lower_by_model
+from cubridge.driver.model.prompts import transfer_prompt
+from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.driver.reference import read_reference
 from cubridge.driver.transfer import transfer
 from cubridge.ir.diagnostics import CuError

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cubridge.driver.peers import Inputs, flex, flops, is_softmax, sdpa, visible
+from cubridge.driver.suites.peers import Inputs, flex, flops, is_softmax, sdpa, visible
+from cubridge.engine.dense import spec_values
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import AttentionSpec, Capture
-from cubridge.ir.spec_values import spec_values
 from tests.driver.specs import softmax_spec
 
 SLOPES = Capture("slopes", "argument", (parse_expr("Hq"),), "f32")

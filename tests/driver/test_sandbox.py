@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cubridge.driver.sandbox import Limits, Sandbox
+from cubridge.driver.sandbox.process import Limits, Sandbox
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE
 from tests.driver.bombs import Do

@@ -11,7 +11,7 @@ from cubridge.ir.parser import parse, parse_expr
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType
-from cubridge.ir.verify import verify
+from cubridge.verify.verifier import verify
 from tests.support.golden_texts import golden_file, golden_kernel
 
 

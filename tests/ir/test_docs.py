@@ -14,8 +14,8 @@ from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType
-from cubridge.ir.verify import verify
 from cubridge.ir.vocabulary import FIELD_FORMS, GEMMS, ORCHESTRATION_CALLS, PRECEDENCE, SECTIONS
+from cubridge.verify.verifier import verify
 from tests.support.cases import merged
 from tests.support.golden_texts import GOLDEN_NAMES, golden_file
 

@@ -10,10 +10,10 @@ from tempfile import gettempdir
 import torch
 from torch import Tensor
 
-from cubridge.backend.device import KernelText
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.headers import KERNELS_DIR
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.headers import KERNELS_DIR
+from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.contract import CapturedAddress, CType, HostValue, instantiations
 from cubridge.ir.diagnostics import CuError

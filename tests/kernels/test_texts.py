@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cubridge.backend.headers import KERNELS_DIR
+from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source_map import SOURCE_REGIONS
 from tests.kernels.emulated import ARCHS, kernel_source

@@ -6,16 +6,16 @@ import pytest
 
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Refused
-from cubridge.ir.events import structure_difference
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse, parse_expr
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Precondition
-from cubridge.ir.verify import verify
 from cubridge.passes.pipeline import parse_text, parse_toml
 from cubridge.passes.propose import propose
 from cubridge.passes.runner import run_pipeline
+from cubridge.verify.events import structure_difference
+from cubridge.verify.verifier import verify
 from tests.passes.specs import CASES, softmax
 from tests.support.golden_texts import GOLDEN_NAMES, golden_kernel
 

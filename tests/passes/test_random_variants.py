@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cubridge.engine.dense import spec_values
+from cubridge.engine.values.engine import run_values
+from cubridge.engine.values.launch import Launch
 from cubridge.ir.nodes import Expr
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import AttentionSpec, Shape
-from cubridge.ir.spec_values import spec_values
-from cubridge.ir.values import run_values
-from cubridge.ir.values_launch import Launch
 from cubridge.passes.exprs import both
 from cubridge.passes.pipeline import parse_text
 from cubridge.passes.propose import propose

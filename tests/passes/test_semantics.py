@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 import torch
 
+from cubridge.engine.dense import spec_values
+from cubridge.engine.values.engine import run_values
+from cubridge.engine.values.launch import Launch
 from cubridge.ir.spec import Shape
-from cubridge.ir.spec_values import spec_values
-from cubridge.ir.values import run_values
-from cubridge.ir.values_launch import Launch
 from cubridge.passes.propose import propose
 from cubridge.passes.runner import run_pipeline
 from tests.passes.specs import CASES

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubridge.backend.diff import apply, diff, render_diff
+from cubridge.backend.text.diff import apply, diff, render_diff
 from cubridge.ir.nodes import (
     Assign,
     Call,

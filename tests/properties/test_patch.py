@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubridge.backend.patch import TextEdit, apply_edits, diff_lines, unified_diff
+from cubridge.backend.text.patch import TextEdit, apply_edits, diff_lines, unified_diff
 from cubridge.ir.source import SourceFile, Span
 
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "a\r\n", "}\n", "\n", "\u00e4 b c", " x"]), max_size=40).map("".join)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cubridge.ir.nodes import Expr, Kernel, Node, Stmt
 from cubridge.ir.paths import Path, paths, put
-from cubridge.ir.verify import verify
+from cubridge.verify.verifier import verify
 from tests.support.golden_texts import golden_kernel
 from tests.support.strategies import kernels, small_exprs, stmts
 

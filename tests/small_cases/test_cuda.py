@@ -8,13 +8,13 @@ import re
 import pytest
 import torch
 
-from cubridge.backend.compile import compile_kernel
+from cubridge.backend.compile.compiler import compile_kernel
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
-from cubridge.driver.verify import find_faults
 from cubridge.ir.contract import CType, TensorStride
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
+from cubridge.judge.well_formed import find_faults
 from tests.small_cases.tools import KERNELS, attend, positions, random_inputs, refused, run, scores
 
 BOTH = pytest.mark.parametrize("kernel", KERNELS)

@@ -10,17 +10,17 @@ from functools import cache, partial
 import pytest
 import torch
 
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.runtime import Launcher
-from cubridge.driver.check import Checker
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.driver.compiled import compile_adapted
-from cubridge.driver.plan import Case, mutant_cases
-from cubridge.driver.problem import Problem
-from cubridge.driver.runners import LaunchRunner, ValueRunner
 from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
+from cubridge.judge.checker import Checker
+from cubridge.judge.plan import Case, mutant_cases
+from cubridge.judge.problem import Problem
+from cubridge.judge.runners import LaunchRunner, ValueRunner
 from tests.small_cases.tools import adapted, attend, positions, random_inputs, scores, traced
 
 # ---- 34: what differs never shares a kernel ----------------------------------------------------------------------------

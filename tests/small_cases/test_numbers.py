@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from cubridge.driver.bound import judge
-from cubridge.driver.check import Checker
-from cubridge.driver.inputs import KINDS
-from cubridge.driver.plan import Case
-from cubridge.driver.problem import Problem
 from cubridge.ir.spec import Shape
+from cubridge.judge.bound import judge
+from cubridge.judge.checker import Checker
+from cubridge.judge.inputs import KINDS
+from cubridge.judge.plan import Case
+from cubridge.judge.problem import Problem
 from tests.small_cases.tools import (
     KERNELS,
     Inputs,

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cubridge.backend.gpu import find_gpu
-from cubridge.backend.runtime import Launcher
-from cubridge.driver.problem import problem_of
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.runtime import Launcher
+from cubridge.judge.problem import problem_of
 from tests.small_cases.test_tiles import LENGTHS, LONG, bottom_right, full
 from tests.small_cases.tools import KERNELS, adapted, random_inputs
 

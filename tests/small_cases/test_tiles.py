@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cubridge.backend.emulate import EmulatorDevice
-from cubridge.backend.runtime import Launcher
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.runtime import Launcher
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Expr, Name

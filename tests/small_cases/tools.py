@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from cubridge.driver.adapt import Adapted, adapt_unchecked
-from cubridge.driver.bound import VAGUE
-from cubridge.driver.check import approximations
-from cubridge.driver.checks import emulate
-from cubridge.driver.problem import Problem, problem_of
 from cubridge.driver.reference import TracedReference, read_reference
-from cubridge.driver.runners import Runner, ValueRunner
+from cubridge.engine.dense import SpecValues, spec_values
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import AttentionSpec
-from cubridge.ir.spec_values import SpecValues, spec_values
+from cubridge.judge.bound import VAGUE
+from cubridge.judge.checker import approximations
+from cubridge.judge.problem import Problem, problem_of
+from cubridge.judge.runners import Runner, ValueRunner
+from cubridge.judge.tools import emulate
 
 Reference = Callable[..., object]
 Extra = Callable[..., dict[str, object]] | None

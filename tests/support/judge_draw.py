@@ -10,25 +10,25 @@ from unittest.mock import patch
 
 import torch
 
-from cubridge.driver.check import Checker, approximations
-from cubridge.driver.checks import emulate
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_verified
-from cubridge.driver.long_lengths import check_long_lengths
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.plan import Case
-from cubridge.driver.problem import fitting_shapes
 from cubridge.driver.reference import TracedReference, read_reference
-from cubridge.driver.runners import ValueRunner
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
+from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.long_lengths import check_long_lengths
+from cubridge.judge.plan import Case
+from cubridge.judge.problem import fitting_shapes
+from cubridge.judge.runners import ValueRunner
+from cubridge.judge.tools import emulate
 
 if TYPE_CHECKING:
-    from cubridge.driver.problem import Problem
-    from cubridge.driver.runners import Runner
     from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
+    from cubridge.judge.problem import Problem
+    from cubridge.judge.runners import Runner
 
 HEAD_DIM: Final = 64
 CASES: Final = (

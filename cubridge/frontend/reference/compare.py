@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from cubridge.engine.dense import spec_values
 from cubridge.frontend.reference.algebra.terms import new_arena
 from cubridge.frontend.reference.eager import check_run, conditions_on_ones
 from cubridge.frontend.reference.extents import call_extra_inputs
@@ -20,7 +21,6 @@ from cubridge.frontend.reference.remarks import empty_row_remark
 from cubridge.frontend.reference.visibility import rows_without_lse
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import AttentionSpec, Precondition, Remark, Shape
-from cubridge.ir.spec_values import spec_values
 
 if TYPE_CHECKING:
     from cubridge.frontend.reference.trace import Traced

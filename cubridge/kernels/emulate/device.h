@@ -30,7 +30,7 @@ template <typename T> DEVICE void emu_poison_one(T& local) {
     if constexpr (std::is_trivially_default_constructible<T>::value) memset(static_cast<void*>(&local), 0xff, sizeof local);
 }
 // A local that nothing has written: NaN, or -1. Calls of it are put behind declarations without initialiser before the text is
-// compiled (cubridge/backend/emulate_text.py).
+// compiled (cubridge/backend/emulate/text.py).
 template <typename... T> DEVICE void emu_poison(T&... locals) { (emu_poison_one(locals), ...); }
 
 DEVICE float __int_as_float(int bits) {

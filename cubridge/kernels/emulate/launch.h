@@ -1,4 +1,4 @@
-// One launch, described by a file that cubridge/backend/emulate_launch.py writes: tensors, the bytes of `Params` with the places of
+// One launch, described by a file that cubridge/backend/emulate/launch.py writes: tensors, the bytes of `Params` with the places of
 // pointers and tensor maps in it, grid, block and shared memory. The outputs go to a second file, one after the other.
 #pragma once
 #include <fcntl.h>

@@ -12,8 +12,8 @@ from cubridge.ir.printer import print_function, print_stmts, to_text
 from cubridge.ir.source import SourceFile
 from cubridge.ir.source_map import SOURCE_REGIONS
 from cubridge.ir.types import DType
-from cubridge.ir.verify import verify
 from cubridge.ir.walk import walk
+from cubridge.verify.verifier import verify
 from tests.frontend.cuda.kernels import ARCHITECTURES, kernel_text, lift_text, shipped
 
 INSTANCES = [(d, h) for d in (DType.BF16, DType.F16) for h in (64, 128)]

@@ -1,0 +1,1 @@
+"""The GPU as a device, and timing on it. Open first: `device.py`."""

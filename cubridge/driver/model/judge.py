@@ -1,0 +1,137 @@
+"""Judges CuIR that a model wrote: like any proposal, in a child process, and so that what fails can be mended from what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from cubridge.driver.sandbox.jobs import CheckKeySequence, CheckLongLengths, FindBlame, RunValues, inputs_of
+from cubridge.engine.threads import one_thread
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
+from cubridge.ir.printer import print_function
+from cubridge.ir.walk import substitute
+from cubridge.judge.checker import Checker, approximations
+
+if TYPE_CHECKING:
+    from cubridge.driver.sandbox.process import RunsJobs
+    from cubridge.judge.attention import Attention
+    from cubridge.judge.bound import Judgement
+    from cubridge.judge.plan import Case
+    from cubridge.judge.problem import Problem
+
+NUMBERS: Final = "CU316"
+"""Code of kernels that compute other values."""
+_MAX_PAD: Final = 1024
+_REGION_OF: Final = {"kv_range": "key_sequence", "normalizer": "row_probs"}
+"""Where the parts that `blame` names stand, if they are no region of CuIR."""
+
+
+@dataclass(slots=True)
+class ValueJudge:
+    """The value engine against a reference, small problems first. They are made once for all the kernels that are judged."""
+
+    sandbox: RunsJobs
+    attention: Attention
+    dtype: str
+    cases: Sequence[Case]
+    _checkers: dict[tuple[str, ...], Checker] = field(default_factory=dict[tuple[str, ...], Checker])
+
+    def judge(self, kernel: Kernel) -> None:
+        """Errors: CU316, the first case that differs, with the region that is to blame; CU317; CU3xx and CU25x where a run
+        cannot go on; CU714 where agreement would show nothing; CU72x as the sandbox."""
+        with one_thread():
+            problems = self._problems(kernel)
+        _check_telling(problems)
+        for problem in problems:
+            out, lse = self.sandbox.run(RunValues(kernel, inputs_of(problem)))
+            judgement = problem.judge(out, lse)
+            if not judgement.accepted:
+                raise CuError(self._fault(kernel, problem, judgement))
+        self.sandbox.run(CheckKeySequence(kernel))
+        self.sandbox.run(CheckLongLengths(kernel, self.attention.spec))
+
+    def _problems(self, kernel: Kernel) -> list[Problem]:
+        """What a kernel may differ by depends on the functions that it approximates."""
+        approximated = approximations(kernel)
+        key = tuple(sorted(approximated))
+        if key not in self._checkers:
+            self._checkers[key] = Checker(self.attention, self.dtype, approximated)
+        return [self._checkers[key].problem(case) for case in sorted(self.cases, key=_size)]
+
+    def _fault(self, kernel: Kernel, problem: Problem, judgement: Judgement) -> Diagnostic:
+        at = f"at {problem.shape} (B, Hq, Hk, Lq, Lk, D), {problem.inputs} inputs"
+        if judgement.worst <= 1.0:
+            message = (
+                f"lse differs from the reference's {at}, by {judgement.lse_error:.3g} times what rounding explains"
+            )
+            return _in_region(kernel, "row_finalize", message)
+        values = f"{judgement.value:.6g} instead of {judgement.expected:.6g} at [b, h, i, e] = {[*judgement.where]}"
+        message = f"the output differs from the reference's {at}: {values}"
+        b, h, i = judgement.where[:3]
+        try:
+            part, why = self.sandbox.run(FindBlame(kernel, inputs_of(problem), self.attention.spec, (b, h, i)))
+        except CuError:
+            return Diagnostic(NUMBERS, message)
+        if part == "score" and not self.attention.spec.shift:
+            why += " (if all differ by one constant, the weight may hold it instead)"
+        return _in_region(kernel, _REGION_OF.get(part, part), f"{message}; {part}: {why}")
+
+
+def _size(case: Case) -> int:
+    return case.shape.B * case.shape.Hq * case.shape.Lq * case.shape.Lk
+
+
+def _in_region(kernel: Kernel, region: str, message: str) -> Diagnostic:
+    """A pipeline's author does not know what it made of a region."""
+    text = print_function(kernel.region(region))
+    return Diagnostic(NUMBERS, message, help=f"the region of the target is\n{text}")
+
+
+def _check_telling(problems: Sequence[Problem]) -> None:
+    """Rows that see no key are 0 in every kernel; if all are, or the reference gives no numbers, any kernel agrees."""
+    if not any(bool((p.out.isfinite() & (p.out != 0)).any()) for p in problems):
+        message = "no problem of the check has a row with a result, so that any kernel would agree"
+        raise CuError(Diagnostic("CU714", message, help="give example sizes at which rows see keys, by --shape"))
+
+
+def check_key_sequence(kernel: Kernel) -> None:
+    """The key sequence against the mask of the same kernel, at lengths that no run of the check has; the sequences of passes are
+    checked so as well. A mask of another form than one `where` over a predicate is left to the runs. Errors: CU316."""
+    from cubridge.passes.regions import mask_predicate, with_region
+    from cubridge.passes.tile_check import tile_fault
+
+    predicate = mask_predicate(with_region(kernel, "mask", _without_locals(kernel.region("mask").body)))
+    try:
+        fault = None if predicate is None else tile_fault(kernel, predicate)
+    except (KeyError, CuError):
+        return  # it reads what has no value before a launch
+    if fault is not None:
+        wrong = {"skipped": "is not visited, and some row sees a key of it", "unmasked": "is walked without its mask"}
+        sizes = ", ".join(f"{name}={fault.values[Name(name)]}" for name in ("Lq", "Lk"))
+        message = f"key tile {fault.tile} {wrong[fault.what]}, in the query tile at row {fault.q_start} ({sizes})"
+        raise CuError(Diagnostic(NUMBERS, message, kernel.region("key_sequence").span))
+
+
+def _without_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """A body of assignments with its locals put in where they are read; any other body as it is."""
+    values: dict[str, Expr] = {}
+    stores: list[Stmt] = []
+    for statement in body:
+        if not (isinstance(statement, Assign) and isinstance(statement.target, Name)) or stores:
+            return body
+        value = substitute(statement.value, values)
+        if statement.target.id == "s":
+            stores.append(replace(statement, value=value))
+        else:
+            values[statement.target.id] = value
+    return tuple(stores)
+
+
+def check_pads(kernel: Kernel) -> None:
+    """Padding of captured tensors takes memory at every launch. Errors: CU723."""
+    for field_ in kernel.params:
+        if isinstance(field_.type, Captured) and field_.type.pad > _MAX_PAD:
+            message = f"`{field_.name}` is padded to a multiple of {field_.type.pad} elements"
+            raise CuError(Diagnostic("CU723", message, field_.span, help=f"at most {_MAX_PAD}"))

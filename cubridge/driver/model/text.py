@@ -1,0 +1,111 @@
+"""Judges CUDA text that a model wrote: by what it may hold, by lifting where that is possible, by the compiler, by the emulator and
+by the GPU where there is one; all in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cubridge.driver.model.guard import Guard
+from cubridge.driver.sandbox.jobs import LiftText
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.spec import DEFAULT_SHAPE
+from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.plan import Case, emulator_cases, gpu_cases
+from cubridge.judge.tools import EMULATED_HEAD_DIM
+
+if TYPE_CHECKING:
+    from cubridge.backend.launch.device import KernelText
+    from cubridge.backend.text.lower import Patched
+    from cubridge.driver.kernels import ChosenKernel
+    from cubridge.driver.model.judge import ValueJudge
+    from cubridge.driver.sandbox.texts import SandboxTools
+    from cubridge.ir.nodes import Kernel
+    from cubridge.ir.source import SourceFile
+    from cubridge.judge.findings import CaseResult
+    from cubridge.judge.runners import Runner
+
+NUMBERS = "CU844"
+"""Code of texts that compute other values."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextJudge:
+    """`original`: the CuIR of the kernel as it was; `target`: what the text must say; `values`: the judge of CuIR."""
+
+    kernel: ChosenKernel
+    original: Kernel
+    target: Kernel
+    values: ValueJudge
+    tools: SandboxTools
+    dtype: str
+    head_dim: int
+    cases: Sequence[Case] | None = None
+
+    def guard(self, patched: Patched, source: SourceFile) -> KernelText:
+        """The text under its contract, if it holds nothing that it may not. Errors: CU717, CU420, CU45x."""
+        instance = self.kernel.instantiation(self.dtype, self.head_dim)
+        Guard.of(self.kernel, instance).check(self.kernel, source, patched.regions_changed, instance)
+        return self.kernel.with_text(source)
+
+    def compile(self, text: KernelText) -> str:
+        """What the compiler says. Errors: CU80x."""
+        try:
+            compiled = self.tools.compile(text, self.dtype, self.head_dim)
+        except CuError as error:
+            return _missing(error)
+        return f"{compiled.arch}: {compiled.registers} registers, {compiled.spill_bytes} bytes spilled"
+
+    def emulate(self, text: KernelText) -> str:
+        """Errors: CU83x; CU844 where the numbers differ."""
+        try:
+            runner = self.tools.emulator(text, self.dtype)
+        except CuError as error:
+            return _missing(error)
+        return self._run(runner, self.cases or emulator_cases(self.values.attention.spec, EMULATED_HEAD_DIM))
+
+    def launch(self, text: KernelText) -> str:
+        """On the GPU. Errors: as `emulate`."""
+        try:
+            runner = self.tools.gpu(text)
+        except CuError as error:
+            return _missing(error)
+        return self._run(runner, gpu_cases(self.values.attention.spec, DEFAULT_SHAPE))
+
+    def _run(self, runner: Runner, cases: Sequence[Case]) -> str:
+        checker = Checker(self.values.attention, self.dtype, approximations(self.target))
+        results: list[CaseResult] = []
+        for case in cases:
+            results += checker.run(runner, [case])
+            if not results[-1].accepted:
+                raise CuError(_differs(results[-1]))
+        worst = max(r.worst for r in results)
+        return f"{runner.stage}: {len(results)} runs right, worst error {worst:.3f} of its bound"
+
+    def lift(self, source: SourceFile) -> Kernel | None:
+        """The CuIR of the text, judged as a target is; None for a text outside the vocabulary of lifting, which runs alone judge.
+        Errors: what CuIR is refused for."""
+        job = LiftText(self.kernel, source, self.original, self.dtype, self.head_dim)
+        try:
+            lifted = self.values.sandbox.run(job)
+        except CuError as error:
+            if any(d.code.startswith("CU42") for d in error.diagnostics):
+                return None
+            raise
+        self.values.judge(lifted)
+        return lifted
+
+
+def _missing(error: CuError) -> str:
+    """A tool that is not installed judges nothing, and is named."""
+    if error.exit_code != 5:
+        raise error
+    return f"not done: {error.diagnostics[0].message}"
+
+
+def _differs(result: CaseResult) -> Diagnostic:
+    where = f"{result.stage}, at {result.shape} (B, Hq, Hk, Lq, Lk, D), {result.inputs} inputs"
+    if result.worst <= 1.0:
+        return Diagnostic(NUMBERS, f"{where}: lse is off by {result.lse or 0.0:.3g} times what rounding explains")
+    return Diagnostic(NUMBERS, f"{where}: {result.detail}")

@@ -1,0 +1,1 @@
+"""Many kernels or many runs: suites of variants, fault tables, timings. Open first: `evaluate.py`."""

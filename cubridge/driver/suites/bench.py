@@ -1,0 +1,100 @@
+"""Times an adapted kernel on a GPU beside what its user would otherwise run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.gpu.timing import Clock, Timing, cuda_clock, interleave
+from cubridge.backend.launch.runtime import Launcher
+from cubridge.driver.folder import open_folder
+from cubridge.driver.suites.peers import PEERS, Inputs, flex, flops, sdpa
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.spec import Shape
+from cubridge.judge.problem import fitting_shapes
+
+if TYPE_CHECKING:
+    from cubridge.backend.launch.device import Device, KernelText
+    from cubridge.judge.attention import Attention
+
+HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
+ROUNDS: Final = 7
+LONG_SHAPE: Final = Shape(2, 32, 32, 8192, 8192, 128)
+"""Where the time of a kernel is that of its main loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Times by candidate, and the operations of the visible elements: multiplications and additions of both products."""
+
+    shape: Shape
+    flops: float
+    timings: Mapping[str, Timing]
+
+    def to_text(self) -> str:
+        """One line for each candidate, the fastest first."""
+        lines = [f"{self.shape}: {self.flops / 1e12:.3g} TFLOP over visible elements"]
+        ranked = sorted(self.timings.items(), key=lambda item: (item[1].fault is not None, item[1].median))
+        for name, timing in ranked:
+            if timing.fault is not None:
+                lines.append(f"{name:12} failed: {timing.fault}")
+                continue
+            speed = self.flops / timing.median / 1e9
+            lines.append(
+                f"{name:12} {timing.median:8.3f} ms ({timing.least:.3f} to {timing.most:.3f}) {speed:6.0f} TFLOP/s"
+            )
+        return "\n".join(lines)
+
+
+def bench_folder(folder: Path, peers: Sequence[str], shape: Shape | None) -> str:
+    """What `cuirc bench` prints for an output folder of `cuirc adapt`. Errors: CU820 without a GPU; as `open_folder`."""
+    device = find_gpu()
+    adapted = open_folder(folder)
+    spec = adapted.reference.attention.spec
+    fitting = fitting_shapes(spec, [replace(LONG_SHAPE, D=adapted.shape.D), adapted.shape])
+    wanted = shape or fitting[0]
+    return bench(adapted.reference.attention, adapted.text, adapted.dtype, wanted, peers, device).to_text()
+
+
+def bench(
+    attention: Attention,
+    text: KernelText,
+    dtype: str,
+    shape: Shape,
+    peers: Sequence[str],
+    device: Device,
+    clock: Clock = cuda_clock,
+    rounds: int = ROUNDS,
+) -> Measured:
+    """Time `text` and its peers in one process, interleaved. Errors: CU827 for an unknown peer; what the launcher raises."""
+    unknown = [p for p in peers if p not in PEERS]
+    if unknown:
+        raise CuError(Diagnostic("CU827", f"`{unknown[0]}` is no peer", help="one of " + ", ".join(PEERS)))
+    generator = torch.Generator().manual_seed(0)
+    sides = ((shape.Hq, shape.Lq), (shape.Hk, shape.Lk), (shape.Hk, shape.Lk))
+    q, k, v = (
+        torch.randn(shape.B, h, n, shape.D, generator=generator).to(device.torch_device, HALF[dtype]) for h, n in sides
+    )
+    extra = _on_device(attention.extra(shape), device)
+    captures = _on_device(attention.captures(shape, extra, {"q": q, "k": k, "v": v}), device)
+    inputs = Inputs(q, k, v, captures)  # pyright: ignore[reportArgumentType]
+    launcher = Launcher(device, text, attention.spec.preconditions)
+    launcher(q, k, v, inputs.captures)  # a kernel that cannot run here says so, and not as one of the candidates
+    candidates: dict[str, Callable[[], object]] = {"cubridge": lambda: launcher(q, k, v, inputs.captures)}
+    if "eager" in peers:
+        candidates["eager"] = lambda: attention.half(q, k, v, extra)
+    if "sdpa" in peers:
+        candidates |= {f"SDPA {name}": work for name, work in sdpa(attention.spec, inputs).items()}
+    if "flex" in peers and (work := flex(attention.spec, inputs)) is not None:
+        candidates["Flex"] = work
+    return Measured(shape, flops(attention.spec, inputs), interleave(candidates, clock, rounds=rounds))
+
+
+def _on_device(values: Mapping[str, object], device: Device) -> dict[str, object]:
+    return {n: v.to(device.torch_device) if isinstance(v, Tensor) else v for n, v in values.items()}

@@ -1,0 +1,341 @@
+"""The machine of the value engine: teams that step over many blocks at once, with the data of registers and shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import ClassVar, Final, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cubridge.engine.core.code import Instruction
+from cubridge.engine.core.expressions import Closure, Lanes, Value, compile_expr, fault, scalar_call
+from cubridge.engine.core.machine import Machine
+from cubridge.engine.core.sync import Agent, Policy
+from cubridge.engine.values.gather import gather_checked
+from cubridge.engine.values.launch import Blocks
+from cubridge.engine.values.regions import Env, Item, Run, as_item
+from cubridge.engine.values.tiles import FRAGMENT, LANES, TORCH, RowValues, TeamTile, poison
+from cubridge.ir.diagnostics import CuError, Note
+from cubridge.ir.hardware import WARP, WARPGROUP
+from cubridge.ir.nodes import (
+    Assign,
+    Attr,
+    Expr,
+    Function,
+    Gemm,
+    Kernel,
+    Name,
+    Node,
+    Partial,
+    Record,
+    RegionCall,
+    RegisterTile,
+    Row,
+    SharedValue,
+    Stmt,
+)  # fmt: skip
+from cubridge.ir.types import DType
+
+_NUMPY: Final[Mapping[str, Callable[..., Value]]] = {
+    "where": np.where, "maximum": np.maximum, "minimum": np.minimum, "abs": np.abs,
+    "ceil_div": lambda a, b: -(-a // b), "floor_div": np.floor_divide, "floor_mod": np.mod,
+    "f32": lambda x: x.astype(np.float32), "i32": lambda x: x.astype(np.int64), "i64": lambda x: x.astype(np.int64),
+    "exp2": np.exp2, "log2": np.log2, "rcp": np.reciprocal, "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint,
+}  # fmt: skip
+
+
+class Split(Exception):
+    """Blocks of one run go different ways; `values` says which, [blocks]."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        super().__init__()
+        self.values = values
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A kernel prepared for the value engine."""
+
+    kernel: Kernel
+    body: tuple[Instruction, ...]
+    regions: Mapping[str, Run]
+    functions: Mapping[str, ScalarFunction]
+    row_origin: Closure
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """A function over numbers: `work_tile`, `tile_setup`, `key_sequence` and the rest of the key range."""
+
+    params: tuple[str, ...]
+    steps: tuple[tuple[Stmt, Closure | None], ...]  # None: a call of `tile_setup`
+    result: Closure | Mapping[str, Closure] | None
+
+
+def compile_function(function: Function) -> ScalarFunction:
+    result = function.result
+    if isinstance(result, Record):
+        compiled = {a.name: compile_expr(a.value) for a in result.fields}
+    else:
+        compiled = None if result is None else compile_expr(result)
+    steps = tuple((s, compile_expr(s.value) if isinstance(s, Assign) else None) for s in function.body)
+    return ScalarFunction(function.params, steps, compiled)
+
+
+class Team(Agent):
+    """The threads that share register tiles. `groups`: what is in flight, a list for each group, the open one last."""
+
+    __slots__ = ("copies", "gemms", "index")
+
+    def __init__(self, machine: ValueMachine, index: int, first: int, threads: int) -> None:
+        super().__init__(machine, f"warpgroup {index}" if threads == WARPGROUP else "the block", first, threads)  # pyright: ignore[reportArgumentType]
+        self.index = index
+        self.copies: list[list[tuple[tuple[str, int], Tensor]]] = [[]]
+        self.gemms: list[list[PendingGemm]] = [[]]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGemm:
+    """An asynchronous gemm. Its operands are read when it completes: who changes them before that changes the result."""
+
+    stmt: Gemm
+    dst: TeamTile
+    before: Tensor
+    a: Value
+    b: Value
+
+
+class Frame:
+    """The names of one call of a scalar function, in the place of the team that calls it."""
+
+    __slots__ = ("machine", "names", "team", "threads")
+
+    def __init__(self, machine: ValueMachine, team: Team, names: dict[str, Value]) -> None:
+        self.machine = machine
+        self.team = team
+        self.names = names
+        self.threads = 1
+
+
+class Watch(Protocol):
+    """Looks on while a kernel runs; `start` says that a group of blocks begins, perhaps anew."""
+
+    def start(self) -> None: ...
+
+    def see(self, machine: ValueMachine, team: Team, stmt: RegionCall, args: Mapping[str, Value]) -> None:
+        """A region has been called."""
+        ...
+
+
+class ValueMachine(Machine[Team]):
+    """One run of a kernel for blocks whose control is alike."""
+
+    max_steps: ClassVar[int] = 100_000
+
+    def __init__(
+        self,
+        code: Code,
+        params: Mapping[str, Value],
+        names: Mapping[str, Value],
+        blocks: Blocks,
+        grid: int,
+        policy: Policy,
+    ) -> None:
+        super().__init__(code.kernel, code.body, params, policy)
+        self.compiled = code
+        self.blocks = blocks
+        self.grid = grid
+        self.globals = dict(names) | {
+            "block_x": blocks.x, "block_y": blocks.y, "block_z": blocks.z, "grid_x": grid,
+        }  # fmt: skip
+        threads = self.size(code.kernel.threads)
+        size = threads if code.kernel.team == "block" else WARPGROUP
+        self.agents = [self.new_team(x, x * size, size) for x in range(threads // size)]
+        self.fragment_rows = next((int(c.value) for c in self.kernel.constants if c.name == "ROWS"), 1)
+        self.memory: dict[tuple[str, int], Tensor] = {}
+        self.scalars: dict[str, Value] = {}
+        self.stores: list[tuple[str, tuple[Value, ...], Value, Tensor]] = []
+        self.draws = 0
+        self.watch: Watch | None = None
+
+    def new_team(self, index: int, first: int, threads: int) -> Team:
+        team = Team(self, index, first, threads)
+        team.names.update(self.globals)
+        team.names |= {"thread": Lanes(range(first, first + threads)), "warpgroup": first // WARPGROUP}
+        team.names["consumer"] = first // WARPGROUP - 1
+        return team
+
+    # ---- control alike in all blocks ----
+
+    def decide(self, value: Value, node: Node) -> bool:
+        return bool(self.one(value))
+
+    def decide_int(self, value: Value, node: Node) -> int:
+        value = self.one(value)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise fault("CU301", "this is not one whole number", node)
+        return int(value)
+
+    def one(self, value: Value) -> Value:
+        if not isinstance(value, np.ndarray):
+            return value
+        if not (value == value[0]).all():
+            raise Split(value)
+        return value[0].item()
+
+    # ---- numbers ----
+
+    def call(self, agent: Team | Frame, fn: str, args: tuple[Value, ...], node: Expr) -> Value:
+        function = self.compiled.functions.get(fn)
+        if function is not None:
+            team = agent.team if isinstance(agent, Frame) else agent
+            return self.call_function(team, function, fn, args, node)
+        if any(isinstance(a, np.ndarray) for a in args) and fn in _NUMPY:
+            return _NUMPY[fn](*args)
+        return scalar_call(fn, args, node)
+
+    def call_function(
+        self, team: Team, function: ScalarFunction, name: str, args: tuple[Value, ...], node: Node
+    ) -> Value:
+        if len(args) != len(function.params):
+            raise fault("CU301", f"`{name}` takes {len(function.params)} arguments", node)
+        frame = Frame(self, team, self.globals | dict(zip(function.params, args, strict=True)))
+        frame.names.setdefault("tile", SimpleNamespace())
+        for stmt, value in function.steps:
+            self.scalar_step(frame, stmt, value)
+        if function.result is None:
+            return None
+        if isinstance(function.result, Mapping):
+            return SimpleNamespace(**{k: closure(frame) for k, closure in function.result.items()})  # pyright: ignore[reportArgumentType]
+        return function.result(frame)  # pyright: ignore[reportArgumentType]
+
+    def scalar_step(self, frame: Frame, stmt: Stmt, value: Closure | None) -> None:
+        match stmt:
+            case Assign(Name(name)) if value is not None:
+                frame.names[name] = value(frame)  # pyright: ignore[reportArgumentType]
+            case Assign(Attr(Name("tile"), name)) if value is not None:
+                setattr(frame.names["tile"], name, value(frame))  # pyright: ignore[reportArgumentType]
+            case RegionCall("tile_setup", (Name("tile"),)):
+                self.set_up(frame.team, frame.names["tile"])
+            case _:
+                raise fault("CU301", "a function over numbers does not have this statement", stmt)
+
+    def set_up(self, team: Team, tile: SimpleNamespace) -> None:
+        """`tile_setup` fills `tile`: numbers for each block, and, where the tile state has row fields, values for each row."""
+        names = dict(self.globals)
+        if hasattr(tile, "q_start"):
+            names["i"] = as_item(tile.q_start) + self.team_rows(team)
+        try:
+            self.compiled.regions["tile_setup"](Env(self, names, {}, tile))
+        except CuError as error:
+            note = Note(f"{team.label} calls it for rows from {int(self.team_rows(team).min())} on")
+            first, *others = error.diagnostics
+            raise CuError(replace(first, notes=(*first.notes, note)), *others) from None
+        blocks, warps = len(self.blocks), team.threads // WARP
+        for declared in self.kernel.tile_state:
+            value = getattr(tile, declared.name, None)
+            if isinstance(declared.type, Row):
+                if value is None:
+                    raise fault("CU255", f"`tile_setup` does not set `{declared.name}`", declared)
+                item = torch.as_tensor(value, dtype=TORCH[declared.type.dtype])
+                setattr(tile, declared.name, item.expand(blocks, warps, self.fragment_rows, FRAGMENT, 1))
+            elif isinstance(value, Tensor):
+                setattr(tile, declared.name, value.reshape(-1).expand(blocks).numpy())
+
+    def team_rows(self, team: Team) -> Tensor:
+        """The rows of a team's register tiles, counted from the first row of the query tile: [1, warps, fragment rows, 8, 1]."""
+        shape = (1, team.threads // WARP, self.fragment_rows, FRAGMENT, 1)
+        origin = self.decide_int(self.compiled.row_origin(team), self.kernel)
+        return torch.arange(shape[1] * shape[2] * FRAGMENT, dtype=torch.int32).view(shape) + origin
+
+    def element(self, name: str, indices: tuple[Value, ...], node: Expr) -> Value:
+        base = self.captured(name, node)
+        tensors = [torch.as_tensor(np.asarray(x)) for x in indices]
+        value = gather_checked(base, name, tensors, [], node)
+        return value.item() if value.ndim == 0 else value.numpy()
+
+    def captured(self, name: str, node: Node) -> Tensor:
+        base = self.param(name, node)
+        if not isinstance(base, Tensor):
+            raise fault("CU301", f"`{name}` is not a captured tensor", node)
+        return base
+
+    def gather(self, name: str, indices: list[Item], guards: list[Item], node: Expr) -> Item:
+        value = gather_checked(self.captured(name, node), name, [torch.as_tensor(x) for x in indices], guards, node)
+        return value if value.ndim else value.item()
+
+    def atomic_add(self, agent: Team, name: str, index: Value, amount: Value, node: Expr) -> Value:
+        if self.param(name, node) is None:
+            raise fault("CU266", f"`{name}` is absent in this launch", node)
+        self.draws += 1
+        return self.blocks.x + (self.draws - 1) * self.grid
+
+    def load_shared(self, agent: Team, name: str, node: Expr) -> Value:
+        if name not in self.scalars:
+            raise fault("CU252", f"`smem.{name}` is read before anybody has written it", node)
+        return self.scalars[name]
+
+    # ---- registers ----
+
+    def rows(self, agent: Team, count: int, node: Node) -> tuple[int, int, int, int]:
+        warps = agent.threads // WARP
+        if count != warps * self.fragment_rows * FRAGMENT:
+            rows = self.fragment_rows
+            message = f"{count} rows in {warps} warps of {rows} fragment rows of {FRAGMENT}"
+            raise fault("CU301", message, node)
+        return len(self.blocks), warps, self.fragment_rows, FRAGMENT
+
+    def register_tile(self, agent: Team, at: Instruction) -> bool:
+        stmt = at.stmt
+        assert isinstance(stmt, RegisterTile)
+        rows, *columns = (self.decide_int(x(agent), stmt) for x in at.operands)
+        shape = self.rows(agent, rows, stmt)
+        agent.names[stmt.name] = TeamTile(stmt.name, stmt.dtype, shape, columns[0] if columns else 1, stmt)
+        agent.pc += 1
+        return True
+
+    def row_state(self, agent: Team, node: Expr) -> Value:
+        warps = agent.threads // WARP
+        shape = (len(self.blocks), warps, self.fragment_rows, FRAGMENT)
+        fields: dict[str, Tensor] = {}
+        for declared in self.kernel.row_state:
+            kind = declared.type
+            width = LANES if isinstance(kind, Partial) else 1
+            fields[declared.name] = poison((*shape, width), getattr(kind, "dtype", DType.F32))
+        return RowValues(fields)
+
+    def assign(self, agent: Team, at: Instruction) -> bool:
+        assert isinstance(at.stmt, Assign)
+        value = at.operands[0](agent)
+        match at.stmt.target:
+            case Name(name):
+                agent.names[name] = value
+            case Attr(Name("smem"), name):
+                self.slot_count(name, SharedValue, at.stmt)
+                self.scalars[name] = value
+            case _:
+                raise fault("CU301", "a kernel body assigns to locals and to shared scalars", at.stmt)
+        agent.pc += 1
+        return True
+
+    def tile(self, value: Value, stmt: Stmt) -> TeamTile:
+        if not isinstance(value, TeamTile):
+            raise fault("CU301", "this operand is not a register tile", stmt)
+        return value
+
+    def zero(self, agent: Team, at: Instruction) -> bool:
+        tile = self.tile(at.operands[0](agent), at.stmt)
+        tile.data = torch.zeros((*tile.rows, tile.columns), dtype=TORCH[tile.dtype])
+        agent.pc += 1
+        return True
+
+    def cast(self, agent: Team, at: Instruction) -> bool:
+        dst, src = (self.tile(x(agent), at.stmt) for x in at.operands)
+        dst.data = src.data.to(TORCH[dst.dtype])
+        agent.pc += 1
+        return True

@@ -1,0 +1,77 @@
+"""What a check runs: for each way to run a kernel, problems small enough for it that show what that way can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from cubridge.ir.spec import Shape
+from cubridge.judge.problem import fitting_shapes
+
+if TYPE_CHECKING:
+    from cubridge.ir.spec import AttentionSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`inputs`: a kind of `inputs.KINDS`; a shape of head dim 0 stands for one with the head dim of the kernel."""
+
+    inputs: str
+    shape: Shape
+    seed: int = 0
+
+
+SMALL: Final = Shape(1, 4, 2, 200, 330, 0)
+"""What a kernel without a reference is first run on: several tiles both ways, grouped heads, partial tiles."""
+
+_VALUE_CASES: Final = (
+    Case("steep", Shape(1, 4, 2, 200, 450, 0), 1),
+    Case("index-coded V", Shape(2, 2, 2, 129, 127, 0), 2),
+    Case("large scores", Shape(1, 2, 1, 192, 257, 0), 3),
+    Case("one-hot V", Shape(1, 2, 1, 65, 64, 0), 4),
+    Case("constant V", Shape(1, 2, 1, 1, 63, 0), 5),
+    Case("random", Shape(1, 1, 1, 1, 1, 0), 6),
+)
+_EMULATOR_CASES: Final = (
+    Case("index-coded V", Shape(1, 4, 2, 200, 300, 0), 7),
+    Case("steep", Shape(1, 2, 1, 129, 449, 0), 8),
+    Case("random", Shape(1, 1, 1, 1, 65, 0), 9),
+)
+_MUTANT_CASES: Final = (
+    Case("index-coded V", Shape(1, 4, 2, 200, 330, 0), 10),
+    Case("large scores", Shape(1, 4, 2, 330, 200, 0), 11),
+)
+GPU_LENGTHS: Final = (1, 63, 64, 65, 127, 128, 129, 192, 257, 1000)
+"""Lengths around the borders of every tile, and one of several tiles."""
+
+
+def value_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:
+    """The user's shape with random data, then edges."""
+    return _fit(spec, (Case("random", shape), *_VALUE_CASES), shape.D)
+
+
+def emulator_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
+    return _fit(spec, _EMULATOR_CASES, head_dim)
+
+
+def mutant_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
+    return _fit(spec, _MUTANT_CASES, head_dim)
+
+
+def gpu_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:
+    """Equal and unequal lengths over `GPU_LENGTHS`, grouped heads, every kind of input; then the user's shape."""
+    kinds = ("random", "steep", "index-coded V", "large scores", "one-hot V")
+    pairs = [(n, n) for n in GPU_LENGTHS] + [(1, n) for n in GPU_LENGTHS] + [(257, 1000), (1000, 257), (2048, 512)]
+    cases = [Case(kinds[x % len(kinds)], Shape(2, 6, 3, lq, lk, 0), x) for x, (lq, lk) in enumerate(pairs)]
+    return _fit(spec, (*cases, Case("random", shape)), shape.D)
+
+
+def _fit(spec: AttentionSpec, cases: tuple[Case, ...], head_dim: int) -> list[Case]:
+    """The cases at shapes that the spec takes, without repeats."""
+    found: list[Case] = []
+    for case in cases:
+        for shape in fitting_shapes(spec, [replace(case.shape, D=head_dim)]):
+            fitted = replace(case, shape=shape)
+            if fitted not in found:
+                found.append(fitted)
+    return found

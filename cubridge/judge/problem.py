@@ -1,0 +1,148 @@
+"""One problem of a check: inputs, what the oracle says of them, and how far a kernel may be from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cubridge.engine.dense import SpecValues, spec_values
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import Binary, Name
+from cubridge.ir.spec import AttentionSpec, Precondition, Shape
+from cubridge.ir.walk import free_names
+from cubridge.judge.bound import FP32_ROUNDOFF, Judgement, filled_rows, judge, output_bound, score_error, vagueness
+from cubridge.judge.inputs import make_inputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cubridge.ir.functions import FunctionInfo
+    from cubridge.judge.attention import Attention, Captures
+    from cubridge.judge.inputs import Triple
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D]; out and bound as q, fp64; lse and lse_bound [B, Hq, Lq] or None.
+
+    `reference`: the error of the user's own half-precision reference over the bound, for comparison. `vagueness`: see
+    `bound.vagueness`; `filled`: `bound.filled_rows`, None if there are none."""
+
+    shape: Shape
+    inputs: str
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    captures: Captures
+    out: Tensor
+    bound: Tensor
+    lse: Tensor | None
+    lse_bound: Tensor
+    reference: float
+    vagueness: float = 0.0
+    filled: Tensor | None = None
+
+    def judge(self, out: Tensor, lse: Tensor | None) -> Judgement:
+        """Compare what a kernel gave."""
+        judgement = judge(self._compared(out, self.out), self.out, self.bound)
+        if self.lse is None or lse is None:
+            return judgement
+        return replace(judgement, lse_error=judge(self._compared(lse, self.lse), self.lse, self.lse_bound).worst)
+
+    def _compared(self, got: Tensor, expected: Tensor) -> Tensor:
+        """`got`, with what is expected in filled rows, unless it is NaN there."""
+        if self.filled is None:
+            return got
+        filled = self.filled.view(*self.filled.shape, *(1,) * (got.dim() - self.filled.dim()))
+        return got.double().where(~filled | got.isnan(), expected)
+
+
+def make_problem(
+    attention: Attention, kind: str, shape: Shape, seed: int, dtype: str, approximated: Mapping[str, FunctionInfo]
+) -> Problem:
+    """The problem of these inputs. Raises what the reference raises at this shape, as CuError."""
+    import torch
+
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    return problem_of(attention, kind, make_inputs(kind, shape, half, seed), dtype, approximated)
+
+
+def problem_of(
+    attention: Attention, kind: str, inputs: Triple, dtype: str, approximated: Mapping[str, FunctionInfo]
+) -> Problem:
+    """The problem of inputs (q, k, v) of `dtype`; `kind` names them. Raises as `make_problem`."""
+    import torch
+
+    q, k, v = inputs
+    shape = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3])
+    extra = attention.extra(shape)
+    captures = attention.captures(shape, extra, {"q": q, "k": k, "v": v})
+    values = spec_values(attention.spec, q, k, v, captures, approximated)
+    out, lse = attention.oracle(q, k, v, extra)
+    heads = torch.arange(shape.Hq) // (shape.Hq // shape.Hk) if shape.Hk else torch.arange(0)
+    ds = score_error(values, q, k[:, heads])
+    bound = output_bound(values, out, v[:, heads], ds, dtype)
+    own = judge(attention.half(q, k, v, extra).nan_to_num(0.0), out, bound).worst
+    lse = values.lse if lse is None else lse
+    vague, filled = vagueness(values, out, v[:, heads], ds), filled_rows(values)
+    return Problem(
+        shape,
+        kind,
+        q,
+        k,
+        v,
+        captures,
+        out,
+        bound,
+        lse,
+        _lse_bound(values, ds),
+        own,
+        vague,
+        filled if filled.any() else None,
+    )
+
+
+def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
+    """The error of the score that may be furthest off among those summed, and of fp32 sums and logarithms. [B, Hq, Lq]"""
+    import torch
+
+    if ds.shape[-1] == 0:
+        return ds.sum(-1)
+    size = 1.0 if values.lse is None else 1.0 + values.lse.abs().nan_to_num(0.0, posinf=0.0, neginf=0.0)
+    return torch.where(values.lse_keys, ds, 0.0).amax(-1) + 64 * FP32_ROUNDOFF * size
+
+
+def fitting_shapes(spec: AttentionSpec, wanted: Iterable[Shape]) -> list[Shape]:
+    """`wanted`, each changed as little as the preconditions ask: equal lengths, equal heads, or both, or the sizes that
+    they fix; without repeats."""
+    found: list[Shape] = []
+    for shape in wanted:
+        equal_lengths = replace(shape, Lk=shape.Lq)
+        equal_heads, both = replace(shape, Hq=shape.Hk), replace(equal_lengths, Hq=shape.Hk)
+        candidates = (shape, equal_lengths, equal_heads, both, _fixed(spec, shape), _fixed(spec, equal_lengths))
+        fit = next((c for c in candidates if all(_holds(p, c) for p in spec.preconditions)), None)
+        if fit is not None and fit not in found:
+            found.append(fit)
+    return found
+
+
+def _fixed(spec: AttentionSpec, shape: Shape) -> Shape:
+    """`shape` with the sizes that preconditions give as `size == formula`; the head dim is the kernel's."""
+    sizes = shape.sizes()
+    free = sizes.keys() - {"D"}
+    for precondition in sorted(spec.preconditions, key=lambda p: len(free_names(p.condition))):
+        match precondition.condition:
+            case Binary("==", Name(size), formula) if size in free and free_names(formula) <= sizes.keys():
+                sizes[size] = int(evaluate_number(formula, sizes))
+            case _:
+                pass
+    return Shape(**sizes)
+
+
+def _holds(precondition: Precondition, shape: Shape) -> bool:
+    try:
+        return bool(evaluate_number(precondition.condition, shape.sizes()))
+    except CuError:
+        return True  # it reads captured scalars, which the launch checks

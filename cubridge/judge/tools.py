@@ -1,0 +1,66 @@
+"""How kernel texts are compiled and run: in this process, or by other tools of the same form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.runtime import Launcher
+from cubridge.ir.types import DTYPES
+from cubridge.judge.findings import Compiled
+from cubridge.judge.readable import check_readable
+from cubridge.judge.runners import LaunchRunner, Runner
+
+if TYPE_CHECKING:
+    from cubridge.backend.launch.device import KernelText
+
+EMULATED_HEAD_DIM: Final = 64
+
+
+class Tools(Protocol):
+    """How kernel texts are compiled and run. Errors of each: exit code 5 where what it needs is not installed."""
+
+    def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled: ...
+
+    def emulator(self, text: KernelText, dtype: str) -> Runner: ...
+
+    def gpu(self, text: KernelText) -> Runner: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """In this process, for texts that the rules wrote."""
+
+    def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled:
+        return compile_text(text, dtype, head_dim)
+
+    def emulator(self, text: KernelText, dtype: str) -> Runner:
+        return emulate(text, dtype)
+
+    def gpu(self, text: KernelText) -> Runner:
+        return launch(text)
+
+
+def compile_text(text: KernelText, dtype: str, head_dim: int) -> Compiled:
+    """Compile for the kernel's architecture. Errors: CU80x; exit code 5 where the compiler is not installed."""
+    from cubridge.backend.compile.compiler import compile_best
+
+    done = compile_best(text.source, text.contract, DTYPES[dtype], head_dim, include_dirs=text.include_dirs)
+    macros = " ".join(f"{name}={value}" for name, value in done.instantiation.macros)
+    resources = done.resources
+    return Compiled(done.target.name, macros, resources.registers, resources.spills, done.shared_bytes)
+
+
+def emulate(text: KernelText, dtype: str, head_dim: int = EMULATED_HEAD_DIM) -> LaunchRunner:
+    """The text on the emulator, read and built. Errors: CU42x before anything is built; CU83x; exit code 5 where there is no C++
+    compiler."""
+    launcher = Launcher(EmulatorDevice(check=check_readable), text)
+    launcher.prepare(DTYPES[dtype], head_dim)
+    return LaunchRunner(launcher, "emulator")
+
+
+def launch(text: KernelText) -> Runner:
+    """The text on the GPU that torch uses. Errors: CU820, exit code 5, where there is none."""
+    return LaunchRunner(Launcher(find_gpu(), text), "gpu", runs=2)

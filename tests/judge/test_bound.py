@@ -1,0 +1,66 @@
+"""The bound holds for what a kernel computes, and only for that."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cubridge.engine.dense import SpecValues, spec_values
+from cubridge.ir.functions import FUNCTIONS
+from cubridge.ir.spec import Shape
+from cubridge.judge.bound import judge, output_bound, score_error
+from cubridge.judge.inputs import KINDS, make_inputs
+from tests.driver.specs import softmax_spec
+
+SHAPE = Shape(1, 4, 2, 60, 90, 64)
+SCORES = {"plain": "s * D ** -0.5", "capped": "30.0 * tanh(s * D ** -0.5 / 30.0)"}
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, capped: bool, roughness: float = 0.0) -> torch.Tensor:
+    """Causal attention as a kernel computes it: fp32, weights and output rounded to bf16."""
+    k, v = k.repeat_interleave(2, 1).float(), v.repeat_interleave(2, 1).float()
+    s = q.float() @ k.mT * 64**-0.5
+    s = 30 * torch.tanh(s / 30) * (1 + roughness) if capped else s
+    s = s.masked_fill(torch.ones(s.shape[-2:]).triu(1).bool(), -torch.inf)
+    p = torch.exp(s - s.amax(-1, keepdim=True))
+    return ((p.bfloat16().float() @ v) / p.sum(-1, keepdim=True)).bfloat16()
+
+
+def _bound(score: str, kind: str) -> tuple[SpecValues, tuple[torch.Tensor, ...], torch.Tensor]:
+    q, k, v = make_inputs(kind, SHAPE, torch.bfloat16, seed=1)
+    values = spec_values(softmax_spec(score), q, k, v, {}, {"tanh": FUNCTIONS["tanh_approx"]})
+    k_by_head, v_by_head = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+    ds = score_error(values, q, k_by_head)
+    return values, (q, k, v), output_bound(values, values.out, v_by_head, ds, "bf16")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("score", SCORES)
+def test_a_faithful_kernel_is_accepted(score: str, kind: str) -> None:
+    values, inputs, bound = _bound(SCORES[score], kind)
+    judgement = judge(_attention(*inputs, capped=score == "capped"), values.out, bound)
+    assert judgement.accepted
+    assert kind == "constant V" or judgement.worst > 0.02  # the bound is not idle
+
+
+def test_declared_errors_of_the_score_code_count() -> None:
+    values, inputs, bound = _bound(SCORES["capped"], "large scores")
+    assert judge(_attention(*inputs, capped=True, roughness=2.0**-12), values.out, bound).accepted
+    assert not judge(_attention(*inputs, capped=True, roughness=2.0**-5), values.out, bound).accepted
+
+
+def test_one_wrong_element_is_found_and_named() -> None:
+    values, inputs, bound = _bound(SCORES["plain"], "random")
+    got = _attention(*inputs, capped=False)
+    got[0, 3, 17, 5] += 0.25
+    judgement = judge(got, values.out, bound)
+    assert not judgement.accepted
+    assert judgement.where == (0, 3, 17, 5)
+
+
+@pytest.mark.parametrize("poison", [torch.nan, torch.inf])
+def test_nan_and_infinity_are_never_accepted(poison: float) -> None:
+    values, inputs, bound = _bound(SCORES["plain"], "random")
+    got = _attention(*inputs, capped=False)
+    got[0, 0, 0, 0] = poison
+    assert not judge(got, values.out, bound).accepted

@@ -1,0 +1,218 @@
+"""Kernels that are right at every length that a run has, and wrong at longer ones."""
+# pyright: basic
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from cubridge.driver.adapt import adapt, adapt_unchecked
+from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.lift import lift_kernel
+from cubridge.driver.reference import read_reference
+from cubridge.driver.transfer import transfer, transfer_unverified
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.parser import parse
+from cubridge.ir.printer import to_text
+from cubridge.ir.source import SourceFile
+from cubridge.ir.spec import AttentionSpec
+from cubridge.judge import long_lengths
+from cubridge.judge.attention import full_attention
+from cubridge.judge.long_lengths import long_fault
+from cubridge.passes.pipeline import parse_text
+from tests.driver.specs import softmax_spec
+from tests.support.command import fails
+from tests.support.variants import EXAMPLES, VARIANTS
+
+KERNELS = ("sm80", "sm90a")
+
+
+@cache
+def source(kernel: str) -> Kernel:
+    return lift_kernel(choose_kernel(kernel), "bf16", 64).kernel
+
+
+@cache
+def spec_of(variant: str) -> AttentionSpec:
+    return read_reference(VARIANTS[variant].path, None, None).attention.spec
+
+
+def edited_text(kernel: str, *changes: tuple[str, str]) -> Kernel:
+    """The CuIR of a packaged text after changes of parts that occur once."""
+    chosen = choose_kernel(kernel)
+    text = chosen.text.source.data.decode()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return lift_kernel(chosen, "bf16", 64, SourceFile("edited.cu", text.encode())).kernel
+
+
+def edited(kernel: Kernel, old: str, new: str) -> Kernel:
+    text = to_text(kernel)
+    assert text.count(old) == 1, text
+    return parse(SourceFile("edited.cuir", text.replace(old, new).encode()))
+
+
+def found(kernel: Kernel, spec: AttentionSpec) -> Diagnostic:
+    fault = long_fault(kernel, spec)
+    assert fault is not None
+    assert fault.code == "CU317", fault
+    assert all(part in fault.message for part in ("b=", "h=", "Lq=", "Lk=", "Hq="))
+    return fault
+
+
+def line(fault: Diagnostic) -> str:
+    return fault.span.file.line(fault.span.location[0])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_right_targets_pass(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_lengths, "_of_the_reference", nullcontext)  # no size is passed over
+    spec = spec_of(variant)
+    for kernel in KERNELS:
+        assert long_fault(transfer_unverified(source(kernel), spec), spec) is None
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_sources_pass(kernel: str) -> None:
+    assert long_fault(source(kernel), full_attention().spec) is None
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    "keep", ["(j <= i) | (i > 3000)", "(j <= i) & (j > i - 100000)", "(j <= i) & (Lk < 5000)", "(j <= i) & (i // 300000 == 0)",
+             "(j <= i) & ((h < 100) | (j < i))", "(j <= i) | ((b == 7) & (j == 4000))"]
+)  # fmt: skip
+def test_a_mask_that_differs_further_on(keep: str, kernel: str) -> None:
+    pipeline = parse_text(f'rewrite-mask{{keep="{keep}"}},infer-kv-range')
+    with pytest.raises(CuError) as error:
+        transfer(source(kernel), softmax_spec(mask="j <= i"), pipeline)
+    (fault,) = error.value.diagnostics
+    assert fault.code == "CU317"
+    assert error.value.exit_code == 3
+    assert "key j=" in fault.message
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    ("old", "new", "at"),
+    [
+        ("ceil_div(p.len_kv, BLOCK_KV)", "imin(ceil_div(p.len_kv, BLOCK_KV), 64)", "KeySequence"),
+        ("tile.h = head % p.heads_q;", "tile.h = imin(head % p.heads_q, 40);", "tile.h ="),
+        ("tile.b = head / p.heads_q;", "tile.b = imin(head / p.heads_q, 3);", "tile.b ="),
+        ("@host D ** -0.5 * LOG2E", "@host where(Lk > 4000, 1.0, D ** -0.5) * LOG2E", "exponent_scale"),
+    ],
+)
+def test_a_text_that_differs_further_on(old: str, new: str, at: str, kernel: str) -> None:
+    assert at in line(found(edited_text(kernel, (old, new)), full_attention().spec))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    ("region", "new", "at"),
+    [
+        ("score", "s = s + where(i - j > 5000, 0.5, 0.0)", "s = s +"),
+        ("score", "s = where(tile.h >= 77, 0.9 * s, s)", "s = where"),
+        ("mask", "s = where((j < Lk) & ((Lk < 5000) | (j != Lk - 2)), s, -inf)", "s = where"),
+    ],
+)
+def test_a_region_that_differs_further_on(region: str, new: str, at: str, kernel: str) -> None:
+    head = f"def {region}(s, kv_start, tile):\n    "
+    old = {"score": "pass", "mask": "s = where(j < Lk, s, -inf)"}[region]
+    assert at in line(found(edited(source(kernel), head + old, head + new), full_attention().spec))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("partial_rowsum(s)", "partial_rowsum(where(j < 70000, s, 0.0))"),
+        ("    o = o * inv", "    o = o * where(i < 20000, inv, 1.0)"),
+        ("+ log2(l)) * LN2", "+ log2(l)) * where(Lk < 5000, LN2, 1.0)"),
+        ("return keys.hi - 1 - t", "return maximum(keys.hi - 1 - t, keys.hi - 1000)"),
+        ("tile.hk = tile.h // (Hq // Hk)", "tile.hk = minimum(tile.h // (Hq // Hk), 6)"),
+        ("tile.q_start = (p.q_blocks - 1 -", "tile.q_start = (minimum(p.q_blocks, 500) - 1 -"),
+    ],
+)
+def test_other_parts_that_differ_further_on(old: str, new: str) -> None:
+    fault = long_fault(edited(source("sm80"), old, new), full_attention().spec)
+    assert fault is not None
+    assert fault.code == "CU317"
+
+
+def test_reading_past_a_captured_tensor_further_on() -> None:
+    spec = spec_of("relative_position_table")
+    target = transfer_unverified(source("sm80"), spec)
+    wrong = edited(target, "table=Captured(f32, Hq, 129)", "table=Captured(f32, minimum(Hq, 100), 129)")
+    fault = long_fault(wrong, spec)
+    assert fault is not None
+    assert fault.code == "CU312"
+    assert "Lk=" in fault.notes[-1].message
+
+
+def test_run_refuses_an_edited_target(tmp_path: Path) -> None:
+    spec = spec_of("causal_top_left")
+    target = to_text(transfer_unverified(source("sm80"), spec))
+    old = next(line for line in target.splitlines() if "s = where(j <=" in line)
+    new = old.replace("s = where(j <=", "s = where((i > 3000) | (j <=").replace(", s, -inf", "), s, -inf")
+    file = tmp_path / "target.cuir"
+    file.write_text(target.replace(old, new))
+    ended = fails(["run", file, EXAMPLES / "causal_top_left.py"], "CU317", 3)
+    assert "key j=" in ended.err
+
+
+def test_adapting_by_a_pipeline_that_is_wrong_further_on() -> None:
+    pipeline = parse_text('rewrite-mask{keep="(j <= i) | (i > 3000)"},infer-kv-range')
+    with pytest.raises(CuError, match="key j=") as error:
+        adapt(EXAMPLES / "causal_top_left.py", pipeline=pipeline)
+    assert error.value.exit_code == 3
+
+
+def test_adapting_a_text_that_is_wrong_further_on(tmp_path: Path) -> None:
+    text = choose_kernel("sm80").text
+    (headers,) = text.include_dirs
+    contract = (headers / "sm80" / "attention_forward.toml").read_text()
+    (tmp_path / "attention_forward.toml").write_text(contract.replace('include = ".."', f'include = "{headers}"'))
+    wrong = text.source.data.decode().replace("tile.b = head / p.heads_q", "tile.b = imin(head / p.heads_q, 3)")
+    (tmp_path / "attention_forward.cu").write_text(wrong)
+    with pytest.raises(CuError, match="batch b=4 is produced 0 times"):
+        adapt_unchecked(EXAMPLES / "full.py", str(tmp_path / "attention_forward.cu"))
+
+
+def test_captured_booleans_choose_and_mask() -> None:
+    def extra_inputs(shape, device):
+        return {"alive": torch.arange(shape.Lq).expand(shape.B, -1) % 13 > 0}
+
+    def attention(q, k, v, alive):
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+        s = torch.where(alive[:, None, :, None], q @ k.mT, 0.5 * (q @ k.mT))
+        keep = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril() ^ alive[:, None, :, None]
+        return s.masked_fill(~keep, -torch.inf).softmax(-1) @ v
+
+    spec = read_reference(attention, extra_inputs=extra_inputs).attention.spec
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
+
+
+def test_a_captured_divisor_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_lengths, "_of_the_reference", nullcontext)
+
+    def extra_inputs(shape, device):
+        return {"chunk": torch.arange(shape.Lq) % 5 + 3}
+
+    def attention(q, k, v, chunk):
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+        i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None]
+        keep = j // chunk[:, None] <= i // chunk[:, None]
+        return (q @ k.mT).masked_fill(~keep, -torch.inf).softmax(-1) @ v
+
+    spec = read_reference(attention, extra_inputs=extra_inputs).attention.spec
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
+
+
+def test_a_size_where_the_reference_has_no_value_is_passed_over() -> None:
+    spec = softmax_spec(mask="j <= i // (Lk - 8192)")
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
