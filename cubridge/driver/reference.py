@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cubridge.frontend.reference.load import Reference, load_reference
-from cubridge.frontend.reference.trace import DTYPES, Traced, trace
+from cubridge.frontend.reference.trace import DTYPES, trace
+from cubridge.frontend.reference.traced import Traced
 from cubridge.judge.attention import Attention
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -18,12 +18,10 @@ from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import empty_row_remark
+from cubridge.frontend.reference.traced import Traced
 from cubridge.frontend.reference.visibility import rows_without_lse
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import AttentionSpec, Precondition, Remark, Shape
-
-if TYPE_CHECKING:
-    from cubridge.frontend.reference.trace import Traced
 
 TOLERANCE: Final = 1e-7
 SHAPES: Final = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import torch
 from torch import Tensor
@@ -15,11 +15,9 @@ from cubridge.frontend.reference.algebra.predicates import at_least_zero
 from cubridge.frontend.reference.algebra.terms import Term, const, size
 from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.traced import Traced
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Remark, Shape
-
-if TYPE_CHECKING:
-    from cubridge.frontend.reference.trace import Traced
 
 TOLERANCE: Final = 0.05
 """Of float32 runs in which the reference may round to half precision: enough to tell one branch from another."""

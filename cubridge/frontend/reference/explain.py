@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cubridge.frontend.reference.algebra.terms import new_arena
 from cubridge.frontend.reference.mask_facts import bounds
 from cubridge.frontend.reference.printing import ExprWriter
-from cubridge.frontend.reference.trace import Traced
+from cubridge.frontend.reference.traced import Traced
 from cubridge.ir.nodes import BoolLit, Expr, Index, Name
 from cubridge.ir.printer import print_expr
 from cubridge.ir.source import NOWHERE, Span

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
+from cubridge.frontend.reference.algebra.constructors import rebuilt_in_place
 from cubridge.frontend.reference.algebra.numbers import integral, split_product
 from cubridge.frontend.reference.algebra.predicates import TRUE
-from cubridge.frontend.reference.algebra.reduce import rebuilt_in_place, replace, substitute
+from cubridge.frontend.reference.algebra.reduce import replace, substitute
 from cubridge.frontend.reference.algebra.selection import is_masking
 from cubridge.frontend.reference.algebra.terms import (
     Apply,

@@ -12,9 +12,9 @@ from cubridge.frontend.reference.algebra import functions, integers, reals
 from cubridge.frontend.reference.algebra.comparisons import compare
 from cubridge.frontend.reference.algebra.numbers import to_real
 from cubridge.frontend.reference.algebra.predicates import conjunction, disjunction, negation
-from cubridge.frontend.reference.algebra.rebuild import integer_floordiv
 from cubridge.frontend.reference.algebra.reduce import reduce
 from cubridge.frontend.reference.algebra.selection import where
+from cubridge.frontend.reference.algebra.table import integer_floordiv
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
     Const,

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import tests.frontend.reference.references  # noqa: F401  (fills the table)
-from cubridge.frontend.reference.trace import Traced, trace
+from cubridge.frontend.reference.trace import trace
+from cubridge.frontend.reference.traced import Traced
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import RowReduction

@@ -13,7 +13,7 @@ import torch
 from cubridge.frontend.reference.compare import compare
 from cubridge.frontend.reference.explain import explain
 from cubridge.frontend.reference.load import Reference, load_reference
-from cubridge.frontend.reference.trace import compute_captures, trace
+from cubridge.frontend.reference.trace import trace
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import BoolLit
 from cubridge.ir.parser import parse_expr
@@ -40,6 +40,10 @@ def inputs(shape: Shape, dtype=torch.float32):
     q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D).to(dtype)
     k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D).to(dtype) for _ in range(2))
     return q, k, v
+
+
+def compute_captures(traced, shape: Shape, extra, qkv=None):
+    return traced.captures(shape.sizes(), {**extra, **(qkv or {})})
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------

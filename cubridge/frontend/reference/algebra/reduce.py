@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import nonneg
+from cubridge.frontend.reference.algebra.constructors import rebuilt_in_place
 from cubridge.frontend.reference.algebra.functions import maximum, minimum
 from cubridge.frontend.reference.algebra.numbers import REAL_ONE, REAL_ZERO, number, split_product, to_real
 from cubridge.frontend.reference.algebra.polynomials import ONE, ZERO
@@ -19,7 +20,6 @@ from cubridge.frontend.reference.algebra.terms import (
     Poly,
     Sort,
     Term,
-    arena,
     index,
     is_const,
     is_op,
@@ -181,19 +181,6 @@ def renewed(term: Term) -> Term:
     """The term built again from its leaves, with what is known now."""
     children = term.children()
     return rebuilt_in_place(term, tuple(map(renewed, children))) if children else term
-
-
-def rebuilt_in_place(term: Term, children: tuple[Term, ...]) -> Term:
-    """`rebuild`; what it makes has the place of `term`."""
-    from cubridge.frontend.reference.algebra.rebuild import rebuild
-
-    current = arena()
-    before = current.here
-    current.here = current.places.get(term, before)
-    try:
-        return rebuild(term, children)
-    finally:
-        current.here = before
 
 
 def replace(term: Term, values: Mapping[Term, Term], memo: dict[Term, Term] | None = None) -> Term:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from cubridge.frontend.reference.algebra.constructors import construct, rebuild
 from cubridge.frontend.reference.algebra.predicates import FALSE, conjunction, disjunction, implies, negation, select
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
@@ -79,12 +80,10 @@ def _step(condition: Term, a: Term, b: Term) -> Term | None:
     """where(c, b + 2, b) = b + where(c, 2, 0)."""
     if a.sort is not Sort.REAL or isinstance(a, Const) or isinstance(b, Const):
         return None
-    from cubridge.frontend.reference.algebra import reals
-
-    step = reals.sub(a, b)
+    step = construct("add", a, construct("mul", const(-1.0), b))
     if not isinstance(step, Const) or not math.isfinite(step.value):
         return None
-    return reals.add(b, where(condition, step, const(0.0)))
+    return construct("add", b, where(condition, step, const(0.0)))
 
 
 def _is_fill(term: Term) -> bool:
@@ -98,7 +97,7 @@ def under(condition: Term, branch: Term) -> Term:
     if branch.op != "where":
         args = tuple(under(condition, a) for a in branch.args)
         same = all(a is b for a, b in zip(args, branch.args, strict=True))
-        return branch if same else again(branch, args)
+        return branch if same else rebuild(branch, args)
     inner, then, otherwise = branch.args
     both = conjunction(condition, inner)
     if both is FALSE:
@@ -112,12 +111,6 @@ def under(condition: Term, branch: Term) -> Term:
     then, otherwise = under(both, then), under(conjunction(condition, negation(inner)), otherwise)
     same = rest is inner and then is branch.args[1] and otherwise is branch.args[2]
     return branch if same else where(rest, then, otherwise)
-
-
-def again(term: Apply, args: tuple[Term, ...]) -> Term:
-    from cubridge.frontend.reference.algebra.rebuild import rebuild
-
-    return rebuild(term, args)
 
 
 def _belongs_first(b: Term, a: Term) -> bool:

@@ -12,8 +12,8 @@ from cubridge.frontend.reference.algebra import functions, integers, predicates,
 from cubridge.frontend.reference.algebra.comparisons import cast, compare, is_minus_infinity, to_bool
 from cubridge.frontend.reference.algebra.numbers import REAL_ONE, REAL_ZERO, number, to_int, to_real
 from cubridge.frontend.reference.algebra.predicates import conjunction, disjunction, negation
-from cubridge.frontend.reference.algebra.rebuild import bitwise_and, integer_floordiv
 from cubridge.frontend.reference.algebra.selection import push, where
+from cubridge.frontend.reference.algebra.table import bitwise_and, integer_floordiv
 from cubridge.frontend.reference.algebra.terms import Const, Sort, Term, arena, assume, const
 from cubridge.frontend.reference.lift import ATTENTION_INPUTS, Handler, Lifted, Lifter, NoElementForm, sort_of_output
 from cubridge.frontend.reference.record import Call

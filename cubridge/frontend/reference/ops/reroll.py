@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from cubridge.frontend.reference.algebra import integers, reals
+from cubridge.frontend.reference.algebra.constructors import rebuild
 from cubridge.frontend.reference.algebra.numbers import number
 from cubridge.frontend.reference.algebra.polynomials import Terms, from_terms, terms_of
-from cubridge.frontend.reference.algebra.rebuild import rebuild
 from cubridge.frontend.reference.algebra.terms import Apply, Const, Index, Load, Poly, Reduce, Size, Sort, Term, const
 
 _UNORDERED: Final = frozenset(("add", "mul", "and", "or", "max", "min", "imax", "imin"))

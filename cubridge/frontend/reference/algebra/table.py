@@ -1,4 +1,4 @@
-"""Builds a term again from new children: the one table from operation to constructor."""
+"""The one table from operation to constructor."""
 
 from __future__ import annotations
 
@@ -9,24 +9,11 @@ from typing import Final
 from cubridge.frontend.reference.algebra import functions, integers, predicates, reals
 from cubridge.frontend.reference.algebra.bounds import nonneg
 from cubridge.frontend.reference.algebra.comparisons import compare
+from cubridge.frontend.reference.algebra.constructors import CONSTRUCTORS, REDUCE
 from cubridge.frontend.reference.algebra.numbers import to_int, to_real
 from cubridge.frontend.reference.algebra.reduce import reduce
 from cubridge.frontend.reference.algebra.selection import push, where
-from cubridge.frontend.reference.algebra.terms import (
-    Apply,
-    Const,
-    Index,
-    Load,
-    Poly,
-    Reduce,
-    Sort,
-    Term,
-    apply,
-    const,
-    index,
-    is_const,
-    load,
-)
+from cubridge.frontend.reference.algebra.terms import Const, Sort, Term, apply, const, is_const
 
 
 def bitwise_and(a: Term, b: Term) -> Term:
@@ -71,7 +58,7 @@ def _power(base: Term, exponent: Term) -> Term:
     return reals.power(base, Fraction(exponent.value))
 
 
-BUILDERS: Final[dict[str, Callable[..., Term]]] = {
+_TABLE: Final[dict[str, Callable[..., Term]]] = {
     "//": integer_floordiv,
     "imin": _fold(functions.minimum),
     "imax": _fold(functions.maximum),
@@ -95,30 +82,6 @@ BUILDERS: Final[dict[str, Callable[..., Term]]] = {
     "min": _fold(functions.minimum),
     **{op: _unary(op) for op in functions.UNARY},
     **{op: _compare(op) for op in ("<", "<=", "==")},
+    REDUCE: reduce,
 }
-
-
-def rebuild(term: Term, children: tuple[Term, ...]) -> Term:
-    """`term` with other children, in normal form."""
-    match term:
-        case Poly():
-            rest = iter(children)
-            summands: list[Term] = []
-            for monomial, c in term.monomials:
-                product: Term = const(c)
-                for _ in monomial:
-                    product = integers.mul(product, next(rest))
-                summands.append(product)
-            return integers.add(*summands)
-        case Apply():
-            return BUILDERS[term.op](*children)
-        case Load():
-            return load(term.tensor, children, term.sort)
-        case Index():
-            return index(term.name, children[0])
-        case Reduce():
-            over, body = children
-            assert isinstance(over, Index)
-            return reduce(term.kind, over, body)
-        case _:
-            return term
+CONSTRUCTORS.update(_TABLE)

@@ -1,0 +1,92 @@
+"""A reference as read: its spec, and its recorded calls as a function of other inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra.terms import Arena, new_arena
+from cubridge.frontend.reference.assemble import Assembled
+from cubridge.frontend.reference.captures import CaptureValues
+from cubridge.frontend.reference.evaluate import evaluate_number
+from cubridge.frontend.reference.extents import call_extra_inputs
+from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
+from cubridge.frontend.reference.places import error_span
+from cubridge.frontend.reference.quiet import off_stdout, uncompiled
+from cubridge.frontend.reference.record import first_line
+from cubridge.frontend.reference.refusal import fail
+from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
+from cubridge.ir.source import NOWHERE
+from cubridge.ir.spec import AttentionSpec, Shape
+
+Input = Tensor | int | float | bool
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A reference as read. `shape` is the one it was recorded at, `dtype` that of q, k and v there."""
+
+    reference: Reference
+    spec: AttentionSpec
+    shape: Shape
+    dtype: torch.dtype
+    assembled: Assembled
+    arena: Arena
+
+    def extra(self, shape: Shape) -> dict[str, Input]:
+        """The arguments besides q, k, v at a shape. Errors: CU473."""
+        return call_extra_inputs(self.reference, shape)
+
+    def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
+        """The spec's captures for one launch. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
+        with new_arena(self.arena):
+            values = CaptureValues(self.assembled.lifter, self.assembled.table)
+            values.check(self.assembled.subscripts, self.arena.flags, sizes, inputs)
+            return values.at(sizes, inputs, wide)
+
+    def meets_preconditions(self, shape: Shape) -> bool:
+        """May the kernel be launched at this shape, as far as the sizes and the scalar arguments say?"""
+        numbers: dict[str, int | float | bool] = {**shape.sizes()}
+        if self.assembled.lifter.recording.scalars:
+            numbers |= {n: v for n, v in self.extra(shape).items() if not isinstance(v, Tensor)}
+        try:
+            return all(evaluate_number(c, numbers) for c in self.assembled.conditions)
+        except (ZeroDivisionError, ValueError, OverflowError):
+            return False
+
+    def empty_rows(self, sizes: Mapping[str, int], captures: Mapping[str, Tensor]) -> Tensor:
+        """[B, Hq, Lq]: rows that see no key."""
+        return empty_rows(self.spec, sizes, captures)
+
+    def oracle_values(
+        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input], empty: Tensor, without_lse: Tensor
+    ) -> OracleValues:
+        with new_arena(self.arena):
+            return Oracle(self.assembled.lifter).values(q, k, v, extra, empty, without_lse)
+
+    def oracle(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> tuple[Tensor, Tensor | None]:
+        """(out, lse) of the reference in fp64; rows that see no key are 0 and -inf."""
+        sizes = sizes_of(q, k)
+        captures = self.captures(sizes, {**extra, "q": q, "k": k, "v": v}, wide=True)
+        empty, without_lse = self.empty_rows(sizes, captures), rows_without_lse(self.spec, sizes, captures)
+        values = self.oracle_values(q, k, v, extra, empty, without_lse)
+        return values.out, values.lse
+
+    def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> Tensor:
+        """The reference itself, in the precision of its inputs, or in float32 where it runs in no other. Errors: CU474."""
+        try:
+            with torch.no_grad(), off_stdout(), uncompiled():
+                out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever the user's code raises
+            span = error_span(error.__traceback__)
+            message = f"the reference fails on numbers: {type(error).__name__}: {first_line(error)}"
+            fail("CU474", message, self.reference.span if span is NOWHERE else span)
+        found = out[0] if isinstance(out, (tuple, list)) else out
+        assert isinstance(found, Tensor)
+        return found.to(q.dtype)
