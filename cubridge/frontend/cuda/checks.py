@@ -10,7 +10,8 @@ from tree_sitter import Node
 
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.forms import form_faults, name_faults
-from cubridge.frontend.cuda.text import Headers, Macro, ParsedText, TranslationUnit, first_line, read_unit
+from cubridge.frontend.cuda.macros import Macro
+from cubridge.frontend.cuda.text import Headers, ParsedText, TranslationUnit, first_line, read_unit
 from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import Instantiation, LaunchContract, MapOfTensor, instantiations
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note

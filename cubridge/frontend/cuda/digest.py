@@ -15,8 +15,9 @@ from typing import Final
 
 from tree_sitter import Node
 
+from cubridge.frontend.cuda.macros import Macro
 from cubridge.frontend.cuda.structure import ConstantText, FunctionText, Program, StructText
-from cubridge.frontend.cuda.text import Macro, ParsedText
+from cubridge.frontend.cuda.text import ParsedText
 
 _TOKEN: Final = re.compile(
     r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|\.?\d(?:[\w.]|[eE][+-])*|<<|>>|[-+&|=!<>*/%^]=|&&|\|\||::|\+\+|--|\S'

@@ -14,8 +14,9 @@ from typing import Final
 from tree_sitter import Node
 
 from cubridge.frontend.cuda.bounds import check_calls
+from cubridge.frontend.cuda.macros import Macro
 from cubridge.frontend.cuda.packaged import emulator_words, is_packaged, words
-from cubridge.frontend.cuda.text import Macro, ParsedText, TranslationUnit, first_line
+from cubridge.frontend.cuda.text import ParsedText, TranslationUnit, first_line
 from cubridge.frontend.cuda.vocabulary import BUILTIN_FUNCTIONS, BUILTIN_STATEMENTS, COORDINATES, NUMBERS
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.source import Span

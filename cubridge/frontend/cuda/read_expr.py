@@ -8,6 +8,7 @@ from typing import Final
 
 from tree_sitter import Node
 
+from cubridge.frontend.cuda.macros import Macro
 from cubridge.frontend.cuda.syntax import (
     Assignment,
     Braces,
@@ -28,7 +29,7 @@ from cubridge.frontend.cuda.syntax import (
     Truth,
     Unknown,
 )
-from cubridge.frontend.cuda.text import Macro, ParsedText
+from cubridge.frontend.cuda.text import ParsedText
 from cubridge.ir.source import Span
 
 _STEPS: Final = {"++": "+=", "--": "-="}

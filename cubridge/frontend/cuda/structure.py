@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from cubridge.frontend.cuda.macros import Macro
 from cubridge.frontend.cuda.read import MissingPart, Reader, read_code
 from cubridge.frontend.cuda.syntax import Block, CExpr, CType, FieldOf, Parameter
-from cubridge.frontend.cuda.text import KernelHead, Macro, ParsedText, TranslationUnit
+from cubridge.frontend.cuda.text import KernelHead, ParsedText, TranslationUnit
 from cubridge.ir.source import SourceFile, Span
 
 

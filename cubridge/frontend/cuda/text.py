@@ -23,16 +23,16 @@ from cubridge.frontend.cuda.bounds import (
     MAX_CONDITIONS,
     MAX_DIRECTIVES,
     MAX_MACROS,
-    Expansion,
     check_brackets,
     check_depth,
     too_large,
 )
 from cubridge.frontend.cuda.characters import character_faults
 from cubridge.frontend.cuda.conditions import holds
+from cubridge.frontend.cuda.macros import Expansion, Macro
 from cubridge.frontend.cuda.packaged import EMULATED_MACROS, EMULATOR, is_packaged
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.source import NOWHERE, SourceFile, Span
+from cubridge.ir.source import SourceFile, Span
 
 MAX_HEADERS: Final = 100
 _MAX_FAULTS: Final = 50
@@ -53,17 +53,6 @@ _PRAGMA: Final = re.compile(r"once|unroll( +\(?\w+\)?)?")
 _HEADER: Final = re.compile(r'"([^"]+)"')
 ON_A_CPU: Final = "CUBRIDGE_EMULATE"
 """The macro under which wrappers have their meaning for the emulator."""
-
-
-@dataclass(frozen=True, slots=True)
-class Macro:
-    """`#define name(params) body`; params is None for an object-like macro. `given`: by the instantiation, not the text."""
-
-    name: str
-    body: str
-    params: tuple[str, ...] | None = None
-    given: bool = False
-    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
