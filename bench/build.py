@@ -19,7 +19,8 @@ from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
 from cubridge.backend.compile.compiler import compile_best
 from cubridge.backend.launch.device import KernelText
-from cubridge.driver.adapt import Adapted, adapt_unchecked
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adapted import Adapted
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import DEFAULT_SHAPE, Precondition, Shape
 from cubridge.ir.types import DType

@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cubridge.driver.adapt import Adaptation, adapt
+    from cubridge.driver.adapt import adapt
+    from cubridge.driver.adaptation import Adaptation
     from cubridge.ir.diagnostics import CuError, Refused
     from cubridge.ir.spec import Shape
 
@@ -21,7 +22,7 @@ __version__ = "0.1.0"
 __all__ = ["Adaptation", "CuError", "Refused", "Shape", "adapt"]
 
 _HOMES: Final = {
-    "Adaptation": "cubridge.driver.adapt",
+    "Adaptation": "cubridge.driver.adaptation",
     "CuError": "cubridge.ir.diagnostics",
     "Refused": "cubridge.ir.diagnostics",
     "Shape": "cubridge.ir.spec",

@@ -49,9 +49,9 @@ def lift(options: Namespace) -> int:
     """Read a CUDA kernel and print its CuIR, verified.
 
     A model may read what the rules cannot; what is accepted lies beside the kernel from then on."""
-    from cubridge.driver.adapt import lift as run_lift
+    from cubridge.driver.lift_source import lift_source
 
-    lifted = run_lift(options.kernel, options.dtype, options.head_dim, _model(options, options.record))
+    lifted = lift_source(options.kernel, options.dtype, options.head_dim, _model(options, options.record))
     write_output(to_text(lifted.kernel), options.output)
     return 0
 

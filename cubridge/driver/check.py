@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from cubridge.driver.lower import lower_kernel, patched_source
@@ -18,12 +17,8 @@ from cubridge.judge.runners import Runner, ValueRunner
 from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, Tools, emulate
 
 if TYPE_CHECKING:
-    from cubridge.backend.launch.device import KernelText
-    from cubridge.driver.kernels import ChosenKernel
-    from cubridge.frontend.cuda.lift import Lifted
+    from cubridge.driver.adapted import Adapted
     from cubridge.ir.nodes import Kernel
-    from cubridge.ir.spec import Shape
-    from cubridge.judge.attention import Attention
     from cubridge.judge.problem import Problem
 
 T = TypeVar("T")
@@ -33,41 +28,28 @@ EMULATED_MUTANTS: Final = 2
 FEWEST_MUTANTS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is checked: a kernel text under a contract, and the CuIR that it says, of one instantiation."""
-
-    attention: Attention
-    kernel: ChosenKernel
-    lifted: Lifted
-    target: Kernel
-    text: KernelText
-    dtype: str
-    shape: Shape
-
-
-def check_subject(subject: Subject, pool: ThreadPoolExecutor, tools: Tools | None = None) -> Findings:
+def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | None = None) -> Findings:
     """Run all checks. A missing tool (compiler, GPU) lowers the verdict and is listed, it fails nothing. Errors: where all runs are
     right, what `check_long_lengths` raises."""
     tools = tools or Here()
-    compiling = pool.submit(tools.compile, subject.text, subject.dtype, subject.shape.D)
-    building = pool.submit(tools.emulator, subject.text, subject.dtype)
-    checker = Checker(subject.attention, subject.dtype, approximations(subject.target))
-    spec = subject.attention.spec
-    cases = list(checker.run(ValueRunner(subject.target), value_cases(spec, subject.shape)))
+    compiling = pool.submit(tools.compile, adapted.text, adapted.dtype, adapted.shape.D)
+    building = pool.submit(tools.emulator, adapted.text, adapted.dtype)
+    checker = Checker(adapted.reference.attention, adapted.dtype, approximations(adapted.target))
+    spec = adapted.reference.attention.spec
+    cases = list(checker.run(ValueRunner(adapted.target), value_cases(spec, adapted.shape)))
     missing: list[str] = []
     emulator = _available(building, missing)
     if emulator is not None:
         cases += checker.run(emulator, emulator_cases(spec, EMULATED_HEAD_DIM))
-    mutants = tuple(_reject_mutants(subject, checker, pool, emulated=emulator is not None))
+    mutants = tuple(_reject_mutants(adapted, checker, pool, emulated=emulator is not None))
     compiled = _available(compiling, missing)
-    gpu = _available(pool.submit(tools.gpu, subject.text), missing)
+    gpu = _available(pool.submit(tools.gpu, adapted.text), missing)
     if gpu is not None:
-        cases += checker.run(gpu, gpu_cases(spec, subject.shape))
+        cases += checker.run(gpu, gpu_cases(spec, adapted.shape))
     if len(mutants) < FEWEST_MUTANTS:
         missing.append(f"only {len(mutants)} wrong kernels differ from this one in the problems of the check")
     if all(case.accepted for case in cases):
-        check_long_lengths(subject.target, spec)
+        check_long_lengths(adapted.target, spec)
     verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
     return Findings(tuple(cases), mutants, () if compiled is None else (compiled,), verdict, tuple(missing))
 
@@ -90,25 +72,25 @@ def _available(future: Future[T], missing: list[str]) -> T | None:
 
 
 def _reject_mutants(
-    subject: Subject, checker: Checker, pool: ThreadPoolExecutor, emulated: bool
+    adapted: Adapted, checker: Checker, pool: ThreadPoolExecutor, emulated: bool
 ) -> Iterator[MutantResult]:
     """Wrong specs, adapted as the right one was. Each must be rejected, by every stage that runs it; texts are built while
     others run. A wrong spec that no kernel can be made of shows nothing and is left out."""
-    cases = mutant_cases(subject.attention.spec, subject.shape.D)
-    wanted = EMULATED_MUTANTS if emulated and subject.shape.D == EMULATED_HEAD_DIM else 0
+    cases = mutant_cases(adapted.reference.attention.spec, adapted.shape.D)
+    wanted = EMULATED_MUTANTS if emulated and adapted.shape.D == EMULATED_HEAD_DIM else 0
     texts: list[tuple[str, Problem, Future[Runner]]] = []
     for name, wrong, problem in checker.wrong_specs(cases):
         try:
-            target = transfer_unverified(subject.lifted.kernel, wrong)
+            target = transfer_unverified(adapted.lifted.kernel, wrong)
         except CuError:
             continue
         if len(texts) < wanted:
-            texts.append((f"{name}, as text", problem, pool.submit(_text_mutant, subject, target)))
+            texts.append((f"{name}, as text", problem, pool.submit(_text_mutant, adapted, target)))
         yield checker.reject(name, problem, ValueRunner(target))
     for name, problem, building in texts:
         yield checker.reject(name, problem, building.result())
 
 
-def _text_mutant(subject: Subject, target: Kernel) -> Runner:
-    patched = lower_kernel(subject.kernel, subject.lifted, target, subject.dtype, subject.shape.D)
-    return emulate(subject.kernel.with_text(patched_source(patched)), subject.dtype)
+def _text_mutant(adapted: Adapted, target: Kernel) -> Runner:
+    patched = lower_kernel(adapted.kernel, adapted.lifted, target, adapted.dtype, adapted.shape.D)
+    return emulate(adapted.kernel.with_text(patched_source(patched)), adapted.dtype)

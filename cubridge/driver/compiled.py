@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cubridge.backend.launch.captured import CaptureValue
     from cubridge.backend.launch.device import Device, LoadedKernel
     from cubridge.backend.launch.runtime import Launcher
-    from cubridge.driver.adapt import Adapted
+    from cubridge.driver.adapted import Adapted
     from cubridge.frontend.reference.traced import Traced
     from cubridge.ir.spec import AttentionSpec
 

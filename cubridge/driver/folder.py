@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from cubridge.backend.text.lower import Patched
-from cubridge.driver.adapt import Adapted, make_report
-from cubridge.driver.check import check_subject
+from cubridge.driver.adapted import Adapted
+from cubridge.driver.check import check_adapted
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
-from cubridge.driver.lift import lift_kernel, lift_verified
+from cubridge.driver.lift import lift_kernel
+from cubridge.driver.lift_source import lift_verified
 from cubridge.driver.model.lift_judge import JudgedLift
 from cubridge.driver.reference import read_reference
 from cubridge.driver.report import RULES, Report
@@ -116,4 +117,4 @@ def recheck(folder: Path) -> Report:
     adapted = open_folder(folder)
     with ThreadPoolExecutor(2) as pool, one_thread(), Sandbox() as sandbox:
         tools: Tools = Here() if adapted.lowered_by == RULES else SandboxTools(sandbox)
-        return make_report(adapted, check_subject(adapted.subject, pool, tools))
+        return adapted.report(check_adapted(adapted, pool, tools))

@@ -13,7 +13,8 @@ from typing import IO
 
 import pytest
 
-from cubridge.driver.adapt import Adaptation, adapt_unchecked, make_report
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adaptation import Adaptation
 from cubridge.ir.spec import Shape
 from cubridge.judge.findings import Findings, Verdict
 from tests.support.command import cuirc, fails
@@ -188,7 +189,7 @@ def test_of_a_rejected_kernel_the_report_alone_is_written(tmp_path: Path) -> Non
     (folder / "report.md").symlink_to(precious)
     (folder / "notes.txt").write_text("mine", encoding="utf-8")
     adapted = adapt_unchecked(reference, shape=Shape(1, 2, 1, 130, 70, 64))
-    report = make_report(adapted, Findings((), (), (), Verdict.INTERPRETED, ()))
+    report = adapted.report(Findings((), (), (), Verdict.INTERPRETED, ()))
     Adaptation(adapted, report, {}).write(folder)
     assert {p.name for p in folder.iterdir()} == {"report.json", "report.md", "timings.json", "notes.txt"}
     assert "REJECTED" in (folder / "report.md").read_text(encoding="utf-8")

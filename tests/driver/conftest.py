@@ -10,6 +10,6 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def _sandbox() -> Iterator[None]:
     yield
-    from tests.driver.talk import BOX
+    from tests.driver.model.talk import BOX
 
     BOX.close()

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.operator import AttentionOperator
-from cubridge.driver.adapt import Adapted, adapt_unchecked
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adapted import Adapted
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile

@@ -9,7 +9,7 @@ import torch
 from cubridge.engine.dense import spec_values
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import RowReduction
-from tests.driver.specs import softmax_spec
+from tests.support.specs import softmax_spec
 
 
 def _inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

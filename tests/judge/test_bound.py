@@ -10,7 +10,7 @@ from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.spec import Shape
 from cubridge.judge.bound import judge, output_bound, score_error
 from cubridge.judge.inputs import KINDS, make_inputs
-from tests.driver.specs import softmax_spec
+from tests.support.specs import softmax_spec
 
 SHAPE = Shape(1, 4, 2, 60, 90, 64)
 SCORES = {"plain": "s * D ** -0.5", "capped": "30.0 * tanh(s * D ** -0.5 / 30.0)"}

@@ -25,8 +25,8 @@ from cubridge.judge import long_lengths
 from cubridge.judge.attention import full_attention
 from cubridge.judge.long_lengths import long_fault
 from cubridge.passes.pipeline import parse_text
-from tests.driver.specs import softmax_spec
 from tests.support.command import fails
+from tests.support.specs import softmax_spec
 from tests.support.variants import EXAMPLES, VARIANTS
 
 KERNELS = ("sm80", "sm90a")

@@ -11,7 +11,7 @@ from cubridge.ir.spec import Capture, Shape
 from cubridge.judge.bound import judge, output_bound, score_error
 from cubridge.judge.inputs import make_inputs
 from cubridge.judge.mutants import MUTATIONS, mutants
-from tests.driver.specs import softmax_spec
+from tests.support.specs import softmax_spec
 
 SLOPE = Capture("slope", "argument", (parse_expr("Hq"),), "f32")
 CAPPED_ALIBI = "30.0 * tanh((s * D ** -0.5 + slope[h] * f32(j - i)) / 30.0)"

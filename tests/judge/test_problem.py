@@ -15,7 +15,7 @@ from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import Precondition, Shape
 from cubridge.judge.bound import VAGUE
 from cubridge.judge.problem import Problem, fitting_shapes, make_problem
-from tests.driver.specs import softmax_spec
+from tests.support.specs import softmax_spec
 
 WANTED = Shape(1, 4, 2, 200, 330, 64)
 

@@ -27,7 +27,7 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.printer import to_text
 from cubridge.ir.types import DType
-from tests.backend.expressions import random_expr
+from tests.backend.text.expressions import random_expr
 from tests.support.golden_texts import golden_kernel
 
 RANDOM = st.integers(0, 10**9).map(Random)

@@ -9,7 +9,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from cubridge.driver.adapt import Adapted, adapt_unchecked
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adapted import Adapted
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.engine.dense import SpecValues, spec_values
 from cubridge.ir.diagnostics import CuError, Diagnostic

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import torch
 
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
-from cubridge.driver.lift import lift_verified
+from cubridge.driver.lift_source import lift_verified
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.transfer import transfer_before_checks

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.sandbox.jobs import CheckKeySequence, CheckLongLengths, FindBlame, RunValues, inputs_of
+from cubridge.driver.model.checks import NUMBERS, check_key_sequence, find_blame, run_values
+from cubridge.driver.sandbox.texts import inputs_of
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
 from cubridge.ir.printer import print_function
-from cubridge.ir.walk import substitute
 from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.long_lengths import check_long_lengths
 
 if TYPE_CHECKING:
     from cubridge.driver.sandbox.process import RunsJobs
+    from cubridge.ir.nodes import Kernel
     from cubridge.judge.attention import Attention
     from cubridge.judge.bound import Judgement
     from cubridge.judge.plan import Case
     from cubridge.judge.problem import Problem
 
-NUMBERS: Final = "CU316"
-"""Code of kernels that compute other values."""
-_MAX_PAD: Final = 1024
 _REGION_OF: Final = {"kv_range": "key_sequence", "normalizer": "row_probs"}
 """Where the parts that `blame` names stand, if they are no region of CuIR."""
 
@@ -43,14 +41,14 @@ class ValueJudge:
         cannot go on; CU714 where agreement would show nothing; CU72x as the sandbox."""
         with one_thread():
             problems = self._problems(kernel)
-        _check_telling(problems)
+        _check_seeing(problems)
         for problem in problems:
-            out, lse = self.sandbox.run(RunValues(kernel, inputs_of(problem)))
+            out, lse = self.sandbox.run(run_values, kernel, inputs_of(problem))
             judgement = problem.judge(out, lse)
             if not judgement.accepted:
                 raise CuError(self._fault(kernel, problem, judgement))
-        self.sandbox.run(CheckKeySequence(kernel))
-        self.sandbox.run(CheckLongLengths(kernel, self.attention.spec))
+        self.sandbox.run(check_key_sequence, kernel)
+        self.sandbox.run(check_long_lengths, kernel, self.attention.spec)
 
     def _problems(self, kernel: Kernel) -> list[Problem]:
         """What a kernel may differ by depends on the functions that it approximates."""
@@ -71,7 +69,7 @@ class ValueJudge:
         message = f"the output differs from the reference's {at}: {values}"
         b, h, i = judgement.where[:3]
         try:
-            part, why = self.sandbox.run(FindBlame(kernel, inputs_of(problem), self.attention.spec, (b, h, i)))
+            part, why = self.sandbox.run(find_blame, kernel, inputs_of(problem), self.attention.spec, (b, h, i))
         except CuError:
             return Diagnostic(NUMBERS, message)
         if part == "score" and not self.attention.spec.shift:
@@ -89,49 +87,8 @@ def _in_region(kernel: Kernel, region: str, message: str) -> Diagnostic:
     return Diagnostic(NUMBERS, message, help=f"the region of the target is\n{text}")
 
 
-def _check_telling(problems: Sequence[Problem]) -> None:
+def _check_seeing(problems: Sequence[Problem]) -> None:
     """Rows that see no key are 0 in every kernel; if all are, or the reference gives no numbers, any kernel agrees."""
     if not any(bool((p.out.isfinite() & (p.out != 0)).any()) for p in problems):
         message = "no problem of the check has a row with a result, so that any kernel would agree"
         raise CuError(Diagnostic("CU714", message, help="give example sizes at which rows see keys, by --shape"))
-
-
-def check_key_sequence(kernel: Kernel) -> None:
-    """The key sequence against the mask of the same kernel, at lengths that no run of the check has; the sequences of passes are
-    checked so as well. A mask of another form than one `where` over a predicate is left to the runs. Errors: CU316."""
-    from cubridge.passes.regions import mask_predicate, with_region
-    from cubridge.passes.tile_check import tile_fault
-
-    predicate = mask_predicate(with_region(kernel, "mask", _without_locals(kernel.region("mask").body)))
-    try:
-        fault = None if predicate is None else tile_fault(kernel, predicate)
-    except (KeyError, CuError):
-        return  # it reads what has no value before a launch
-    if fault is not None:
-        wrong = {"skipped": "is not visited, and some row sees a key of it", "unmasked": "is walked without its mask"}
-        sizes = ", ".join(f"{name}={fault.values[Name(name)]}" for name in ("Lq", "Lk"))
-        message = f"key tile {fault.tile} {wrong[fault.what]}, in the query tile at row {fault.q_start} ({sizes})"
-        raise CuError(Diagnostic(NUMBERS, message, kernel.region("key_sequence").span))
-
-
-def _without_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """A body of assignments with its locals put in where they are read; any other body as it is."""
-    values: dict[str, Expr] = {}
-    stores: list[Stmt] = []
-    for statement in body:
-        if not (isinstance(statement, Assign) and isinstance(statement.target, Name)) or stores:
-            return body
-        value = substitute(statement.value, values)
-        if statement.target.id == "s":
-            stores.append(replace(statement, value=value))
-        else:
-            values[statement.target.id] = value
-    return tuple(stores)
-
-
-def check_pads(kernel: Kernel) -> None:
-    """Padding of captured tensors takes memory at every launch. Errors: CU723."""
-    for field_ in kernel.params:
-        if isinstance(field_.type, Captured) and field_.type.pad > _MAX_PAD:
-            message = f"`{field_.name}` is padded to a multiple of {field_.type.pad} elements"
-            raise CuError(Diagnostic("CU723", message, field_.span, help=f"at most {_MAX_PAD}"))

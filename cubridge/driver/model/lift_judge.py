@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cubridge.backend.compile.compiler import listed_instantiations
+from cubridge.backend.emulate.build import assembly
 from cubridge.driver.model.anchored import CODE, Anchor, Anchored, read_anchored
+from cubridge.driver.model.checks import verify_lifted
 from cubridge.driver.model.instructions import TILES, Instructions, Site, operation_of
 from cubridge.driver.model.judge import ValueJudge
-from cubridge.driver.sandbox.jobs import AssembleText, VerifyKernel
 from cubridge.driver.sandbox.texts import SandboxTools
 from cubridge.frontend.cuda.checks import contract_faults
 from cubridge.frontend.cuda.lift import Lifted
@@ -53,7 +55,7 @@ class LiftJudge:
         the launch contract; CU718 anchors; CU72x."""
         text = self.kernel.text.source
         anchored = read_anchored(cuir, text)
-        self.jobs.run(VerifyKernel(anchored.kernel))
+        self.jobs.run(verify_lifted, anchored.kernel)
         faults = [*self._contract_faults(anchored.kernel), *self._anchor_faults(anchored)]
         if faults:
             raise CuError(*faults)
@@ -127,14 +129,20 @@ class LiftJudge:
     def _check_deletions(self, anchored: Anchored) -> None:
         """Without the lines of an operation the compiled kernel is another one: they are no comment and no dead code."""
         text = self.kernel.text
-        form = DTYPES[self.dtype], self.head_dim
-        whole = self.jobs.run(AssembleText(text, *form))
+        form = self.dtype, self.head_dim
+        complete = self.jobs.run(assemble, text, *form)
         anchors = {a.lines: a for a in anchored.anchors if operation_of(a.statement)}
         for removed, anchor in anchors.items():
             shorter = replace(text, source=_without(text.source, removed))
-            if self.jobs.run(AssembleText(shorter, *form)) == whole:
+            if self.jobs.run(assemble, shorter, *form) == complete:
                 message = "the compiled kernel is the same without the lines of this statement"
                 raise CuError(Diagnostic(CODE, message, anchor.place))
+
+
+def assemble(text: KernelText, dtype: str, head_dim: int) -> str:
+    """A job: what the emulator's compiler makes of one instantiation, without places; "" for a text that it refuses."""
+    form = listed_instantiations(text.contract, DTYPES[dtype], head_dim)[0]
+    return assembly(text.source, text.contract, form, text.include_dirs)
 
 
 def _reach(sites: Sequence[Site], anchor: Anchor) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,21 +25,10 @@ from cubridge.judge.plan import value_cases
 if TYPE_CHECKING:
     from cubridge.driver.kernels import ChosenKernel
     from cubridge.driver.reference import TracedReference
+    from cubridge.driver.subject import Subject
     from cubridge.driver.transfer import Transferred
     from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.nodes import Kernel
-    from cubridge.ir.spec import Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is adapted: a kernel, lifted, to a reference, at example sizes."""
-
-    kernel: ChosenKernel
-    lifted: Lifted
-    reference: TracedReference
-    dtype: str
-    shape: Shape
 
 
 @dataclass(slots=True)
@@ -102,6 +92,11 @@ class ModelStages:
         attention = subject.reference.attention
         cases = value_cases(attention.spec, subject.shape)
         return ValueJudge(self.sandbox, attention, subject.dtype, cases)
+
+
+def stages_of(model: ModelUse | None) -> AbstractContextManager[ModelStages | None]:
+    """Those of a model, if there is one."""
+    return nullcontext() if model is None else ModelStages(model)
 
 
 def _check_rules_lower(subject: Subject, target: Kernel) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cubridge.driver.lift import lift_kernel
 from cubridge.driver.model.guard import Guard
-from cubridge.driver.sandbox.jobs import LiftText
+from cubridge.driver.transfer import check_structure
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import DEFAULT_SHAPE
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.plan import Case, emulator_cases, gpu_cases
 from cubridge.judge.tools import EMULATED_HEAD_DIM
+from cubridge.judge.well_formed import verify_kernel
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import KernelText
@@ -86,15 +88,24 @@ class TextJudge:
     def lift(self, source: SourceFile) -> Kernel | None:
         """The CuIR of the text, judged as a target is; None for a text outside the vocabulary of lifting, which runs alone judge.
         Errors: what CuIR is refused for."""
-        job = LiftText(self.kernel, source, self.original, self.dtype, self.head_dim)
+        run = self.values.sandbox.run
         try:
-            lifted = self.values.sandbox.run(job)
+            lifted = run(lift_patched, self.kernel, source, self.original, self.dtype, self.head_dim)
         except CuError as error:
             if any(d.code.startswith("CU42") for d in error.diagnostics):
                 return None
             raise
         self.values.judge(lifted)
         return lifted
+
+
+def lift_patched(kernel: ChosenKernel, source: SourceFile, original: Kernel, dtype: str, head_dim: int) -> Kernel:
+    """A job: a text by the rules of lifting; gives its CuIR if it verifies and has the original's structure.
+    Errors: CU4xx where the text is outside the vocabulary; CU2xx."""
+    lifted = lift_kernel(kernel, dtype, head_dim, source).kernel
+    check_structure(original, lifted)
+    verify_kernel(lifted)
+    return lifted
 
 
 def _missing(error: CuError) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from cubridge.driver.model.checks import verify_target
 from cubridge.driver.model.judge import ValueJudge
 from cubridge.driver.model.prompts import transfer_prompt, transfer_system
 from cubridge.driver.model.rounds import Question, first_right
-from cubridge.driver.sandbox.jobs import RunPipeline, VerifyTarget
-from cubridge.driver.transfer import Transferred
+from cubridge.driver.transfer import Transferred, transfer_before_checks
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.parser import parse
 from cubridge.llm.reply import one_block
@@ -56,7 +56,7 @@ def read_answer(reply: Reply, source: Kernel, reference: TracedReference, sandbo
         raise CuError(Diagnostic("CU713", message, help="think less, and answer with a pipeline if one can say it"))
     block = one_block(reply.text, _TAGS)
     if block.tag == "pipeline":
-        return sandbox.run(RunPipeline(source, reference.attention.spec, parse_text(block.source)))
+        return sandbox.run(transfer_before_checks, source, reference.attention.spec, parse_text(block.source))
     target = parse(block.source)
-    sandbox.run(VerifyTarget(source, target))
+    sandbox.run(verify_target, source, target)
     return Transferred(target, Pipeline(()), ())

@@ -14,39 +14,48 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from types import TracebackType
-from typing import Final, Protocol, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeVar, cast
 
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, InternalError
 
-R = TypeVar("R", covariant=True)
+P = ParamSpec("P")
+R = TypeVar("R")
 
-CHILD: Final = "cubridge.driver.sandbox.child"
+CHILD: Final = "cubridge.driver.sandbox.jobs"
+"""The module that a child process runs."""
 HEADER: Final = struct.Struct("<Q")
 _CHUNK: Final = 1 << 20
 
 
-class Job(Protocol[R]):
-    """A picklable description of work."""
-
-    def run(self) -> R: ...
-
-
 class RunsJobs(Protocol):
-    """Who runs jobs: a child process, or this one."""
+    """Who runs jobs: a child process, or this one. A job is a function of `jobs.JOBS` with its arguments."""
 
-    def run(self, job: Job[R]) -> R: ...
+    def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
     """For what was accepted before, or was never a model's."""
 
-    def run(self, job: Job[R]) -> R:
-        return job.run()
+    def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        return function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a child process reads: the name of a function, which it looks up in its table, and arguments."""
+
+    name: str
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+
+
+def name_of(function: Callable[..., object]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +69,10 @@ class Limits:
 
 @dataclass(slots=True)
 class Sandbox:
-    """Runs jobs one after the other. Use as a context: its end kills the child."""
+    """Runs jobs one after the other. Use as a context: its end kills the child. `program`: the module that the child runs."""
 
     limits: Limits = field(default_factory=Limits)
+    program: str = CHILD
     _child: subprocess.Popen[bytes] | None = None
     _lock: Lock = field(default_factory=Lock)
 
@@ -74,12 +84,13 @@ class Sandbox:
     ) -> None:
         self.close()
 
-    def run(self, job: Job[R]) -> R:
-        """What the job gives. Errors: what it raises as CuError; CU721 beyond the limits; CU722 where the job fails otherwise."""
+    def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What the function gives. Errors: what it raises as CuError; CU721 beyond the limits; CU722 where it fails otherwise;
+        InternalError for one that is not in the table of the child."""
         with self._lock:
-            return self._run(job)
+            return cast("R", self._run(Job(name_of(function), args, kwargs)))
 
-    def _run(self, job: Job[R]) -> R:
+    def _run(self, job: Job) -> object:
         child = self._started()
         end = time.monotonic() + self.limits.seconds
         try:
@@ -111,7 +122,7 @@ class Sandbox:
         if self._child is None or self._child.poll() is not None:
             self.close()
             self._child = subprocess.Popen(
-                [sys.executable, "-m", CHILD, str(self.limits.bytes or 0)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [sys.executable, "-m", self.program, str(self.limits.bytes or 0)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True, bufsize=0,
             )  # fmt: skip
         return self._child
@@ -119,13 +130,16 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the child sends back: a result, or diagnostics with an exit code."""
+    """What the child sends back: a result, or diagnostics with an exit code. `unknown`: the name of a job that is in no table."""
 
     result: object = None
     diagnostics: tuple[Diagnostic, ...] = ()
     exit_code: int = 1
+    unknown: str | None = None
 
     def value(self) -> object:
+        if self.unknown is not None:
+            raise InternalError(f"`{self.unknown}` is no job of a child process")
         if self.diagnostics:
             raise CuError(*self.diagnostics, exit_code=self.exit_code)
         return self.result

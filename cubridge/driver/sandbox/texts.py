@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cubridge.driver.sandbox.jobs import CompileText, EmulateText, LaunchText, PrepareText, inputs_of
-from cubridge.driver.sandbox.process import Job, Limits, RunsJobs, Sandbox
+from cubridge.backend.gpu.device import find_gpu
+from cubridge.driver.sandbox.process import Limits, RunsJobs, Sandbox
+from cubridge.judge.tools import compile_text, emulate, launch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
 class SandboxRunner:
     """A kernel in the child process, as one job for each problem."""
 
-    sandbox: RunsJobs
     stage: str
-    job: Callable[[Problem], Job[Outputs]]
+    values: Callable[[Problem], Outputs]
 
     def run(self, problem: Problem, lse: bool) -> Outputs:
-        out, statistics = self.sandbox.run(self.job(inputs_of(problem)))
+        out, statistics = self.values(inputs_of(problem))
         return out, statistics if lse else None
 
 
@@ -41,17 +41,40 @@ class SandboxTools:
     gpu_sandbox: Sandbox = field(default_factory=lambda: Sandbox(Limits(bytes=None)))
 
     def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled:
-        return self.sandbox.run(CompileText(text, dtype, head_dim))
+        return self.sandbox.run(compile_text, text, dtype, head_dim)
 
     def emulator(self, text: KernelText, dtype: str) -> Runner:
-        self.sandbox.run(PrepareText(text, dtype))
-        return SandboxRunner(self.sandbox, "emulator", lambda problem: EmulateText(text, dtype, problem))
+        self.sandbox.run(build, text, dtype)
+        return SandboxRunner("emulator", lambda problem: self.sandbox.run(run_emulated, text, dtype, problem))
 
     def gpu(self, text: KernelText) -> Runner:
-        from cubridge.backend.gpu.device import find_gpu
-
         find_gpu()
-        return SandboxRunner(self.gpu_sandbox, "gpu", lambda problem: LaunchText(text, problem))
+        return SandboxRunner("gpu", lambda problem: self.gpu_sandbox.run(run_launched, text, problem))
 
     def close(self) -> None:
         self.gpu_sandbox.close()
+
+
+def inputs_of(problem: Problem) -> Problem:
+    """A problem without what is expected of it, which a child process has no use for; whether LSE is wanted stays."""
+    nothing = problem.out.new_empty(0)
+    lse = None if problem.lse is None else nothing
+    return replace(problem, out=nothing, bound=nothing, lse_bound=nothing, lse=lse)
+
+
+# ---- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def build(text: KernelText, dtype: str) -> None:
+    """For the emulator. Errors: CU830 (exit code 5) without a C++ compiler, CU831."""
+    emulate(text, dtype)
+
+
+def run_emulated(text: KernelText, dtype: str, problem: Problem) -> Outputs:
+    """(out, lse). Errors: CU83x."""
+    return emulate(text, dtype).run(problem, lse=problem.lse is not None)
+
+
+def run_launched(text: KernelText, problem: Problem) -> Outputs:
+    """(out, lse) on the GPU. Errors: CU82x."""
+    return launch(text).run(problem, lse=problem.lse is not None)

@@ -62,6 +62,14 @@ def bench_folder(folder: Path, peers: Sequence[str], shape: Shape | None) -> str
     return bench(adapted.reference.attention, adapted.text, adapted.dtype, wanted, peers, device).to_text()
 
 
+def time_folder(folder: Path, shape: Shape) -> float:
+    """A job: an output folder of `cuirc adapt` on the GPU; gives TFLOP/s over visible elements. Errors: CU820 without a GPU."""
+    device = find_gpu()
+    adapted = open_folder(folder)
+    measured = bench(adapted.reference.attention, adapted.text, adapted.dtype, shape, (), device)
+    return measured.flops / measured.timings["cubridge"].median / 1e9
+
+
 def bench(
     attention: Attention,
     text: KernelText,

@@ -160,11 +160,11 @@ def _events(use: ModelUse | None) -> Iterator[dict[str, object]]:
 def _speed(suite: Suite, trial: Trial, folder: Path) -> float | None:
     """TFLOP/s over visible elements, measured in a child process; None without a GPU. Errors: what the measurement says."""
     from cubridge.backend.gpu.device import find_gpu
-    from cubridge.driver.sandbox.jobs import TimeFolder
+    from cubridge.driver.suites.bench import time_folder
 
     try:
         find_gpu()
     except CuError:
         return None
     with Sandbox(Limits(bytes=None)) as sandbox:
-        return sandbox.run(TimeFolder(folder, suite.sizes(trial)))
+        return sandbox.run(time_folder, folder, suite.sizes(trial))

@@ -1,0 +1,88 @@
+"""What the user holds of an adaptation: CuIR, patch, report, and the operator that it compiles to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.driver.adapted import Adapted
+from cubridge.driver.compiled import compile_for
+from cubridge.driver.outputs import FILES
+from cubridge.driver.report import Report, to_markdown
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.files import replace_files
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.printer import to_text
+from cubridge.passes.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Adaptation:
+    """What the user holds. `compile()` gives a PyTorch operator on a machine with a GPU."""
+
+    adapted: Adapted
+    report: Report
+    seconds: dict[str, float]
+
+    def __repr__(self) -> str:
+        return (
+            f"Adaptation({self.report.reference} -> {self.report.kernel}, {self.report.dtype}: {self.report.verdict})"
+        )
+
+    @property
+    def source_ir(self) -> Kernel:
+        return self.adapted.lifted.kernel
+
+    @property
+    def target_ir(self) -> Kernel:
+        return self.adapted.target
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.adapted.pipeline
+
+    @property
+    def patch(self) -> str:
+        """A unified diff of the kernel text."""
+        return self.adapted.patched.patch.decode("utf-8", errors="replace")
+
+    @property
+    def cuda(self) -> str:
+        """The patched kernel text."""
+        return self.adapted.patched.text.decode("utf-8", errors="replace")
+
+    def compile(self, device: str = "cuda") -> AttentionOperator:
+        """A PyTorch operator with the reference's arguments, for tensors on a GPU ("cuda"), or for small ones on this CPU,
+        where the kernel text is emulated ("emulator"). Each compiled form is checked on the device before its first result.
+        Errors: CU844, exit code 3, for a kernel that its checks rejected; CU820, exit code 5, where there is no GPU; what a call
+        raises is in `backend.launch.operator`."""
+        if not self.report.accepted:
+            message = "this kernel failed its checks: `report` says where"
+            raise CuError(Diagnostic("CU844", message), exit_code=3)
+        return compile_for(self.adapted, device)
+
+    def files(self) -> dict[str, bytes]:
+        """What `cuirc adapt` writes, by name; all but timings.json are the same for the same input. Of a kernel that a check
+        rejects, the report alone."""
+        report = {
+            "report.json": json.dumps(self.report.to_json(), indent=1) + "\n",
+            "report.md": to_markdown(self.report),
+            "timings.json": json.dumps(self.seconds, indent=1) + "\n",
+        }
+        if not self.report.accepted:
+            return {name: text.encode() for name, text in report.items()}
+        result = {
+            "source.cuir": to_text(self.source_ir),
+            "target.cuir": to_text(self.target_ir),
+            "pipeline.toml": self.pipeline.to_toml(),
+        }
+        texts = {name: text.encode() for name, text in (result | report).items()}
+        return {"kernel.cu": self.adapted.patched.text, "kernel.patch": self.adapted.patched.patch} | texts
+
+    def write(self, folder: Path) -> None:
+        """Write `files()` into a folder that is there, all or none; others of an earlier result go, for this report is not theirs.
+        Errors: OSError."""
+        files = self.files()
+        replace_files(folder, files, [name for name in FILES if name not in files])
