@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.engine.core.expressions import Value
+from cubridge.engine.core.operands import Value
 from cubridge.engine.dense import SpecValues, spec_values
 from cubridge.engine.values.engine import run_values
 from cubridge.engine.values.launch import Launch, host_names, host_value

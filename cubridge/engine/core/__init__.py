@@ -1,1 +1,1 @@
-"""What both engines share: bodies as linear code, expressions as closures, the scheduler, barriers, deadlocks."""
+"""What both engines share: bodies as linear code (`code.py`, open first), expressions as closures, machines, barriers, the scheduler."""

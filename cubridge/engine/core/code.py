@@ -2,41 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-from cubridge.engine.core.expressions import Closure, Lanes, compile_expr, compile_operand, fault
-from cubridge.ir.nodes import Assign, Break, For, Gemm, If, Kernel, Loop, Op, RegionCall, RegisterTile, Stmt
-from cubridge.ir.walk import field_names
+from cubridge.engine.core.expressions import Closure, compile_expr, compile_operand
+from cubridge.engine.core.operands import Lanes, Value, fault
+from cubridge.engine.core.sync import Agent
+from cubridge.ir.nodes import (
+    OPS,
+    Assign,
+    Break,
+    Expr,
+    For,
+    Gemm,
+    If,
+    Kernel,
+    Loop,
+    Node,
+    Op,
+    RegionCall,
+    RegisterTile,
+    Stmt,
+)
+from cubridge.ir.walk import children, field_names
 
-if TYPE_CHECKING:
-    from cubridge.engine.core.machine import Agent, Machine
+WAIT: Final = True
+"""What a step returns where the agent cannot go on yet: it will be taken again."""
+
+Step: TypeAlias = "Callable[[Any, Any, Instruction], bool | None]"
+
+METHODS: Final[Mapping[type[Stmt], str]] = {
+    Assign: "assign",
+    RegisterTile: "register_tile",
+    Gemm: "gemm",
+    RegionCall: "region_call",
+    **{cls: name for name, cls in OPS.items()},
+}
+"""The method of an engine that steps each kind of statement."""
 
 
 @dataclass(slots=True)
 class Instruction:
-    """One step. `run(machine, agent, instruction)` moves the agent on and returns True, or returns False: it must wait."""
+    """One step: `run(machine, agent, instruction)`, with the agent's counter already on the next one."""
 
-    run: Callable[[Any, Any, Instruction], bool]
+    run: Step
     stmt: Stmt
     operands: tuple[Closure, ...] = ()
     target: int = 0
     depth: int = 0
 
 
-Handlers: TypeAlias = "Mapping[type[Stmt], Callable[[Any, Any, Instruction], bool]]"
+class Control(Protocol):
+    """What jumps ask of a machine: a truth and a number that hold for all threads and blocks that step together."""
+
+    def decide(self, value: Value, node: Node) -> bool: ...
+
+    def decide_int(self, value: Value, node: Node) -> int: ...
 
 
-def compile_body(kernel: Kernel, handlers: Handlers) -> tuple[Instruction, ...]:
-    """The kernel body as linear code; `handlers` gives the meaning of every statement that is not control flow."""
-    builder = _Builder(handlers)
+def compile_body(kernel: Kernel, engine: type) -> tuple[Instruction, ...]:
+    """The kernel body as linear code; methods of `engine` give the statements their meaning that are not control flow."""
+    builder = _Builder({kind: getattr(engine, method) for kind, method in METHODS.items()})
     builder.block(kernel.body)
     return tuple(builder.code)
 
 
 class _Builder:
-    def __init__(self, handlers: Handlers) -> None:
+    def __init__(self, handlers: Mapping[type[Stmt], Step]) -> None:
         self.handlers = handlers
         self.code: list[Instruction] = []
         self.loops: list[tuple[int, list[Instruction]]] = []  # depth of ifs at the loop, breaks that leave it
@@ -60,24 +93,8 @@ class _Builder:
                 self.endless(stmt)
             case Break():
                 self.leave(stmt)
-            case Assign(_, value):
-                self.emit(Instruction(self.handlers[Assign], stmt, (compile_expr(value),)))
-            case RegionCall():
-                parts = tuple(compile_operand(a) for a in stmt.args)
-                self.emit(Instruction(self.handlers[RegionCall], stmt, parts))
-            case RegisterTile(_, _, rows, cols):
-                parts = tuple(compile_expr(x) for x in (rows, cols) if x is not None)
-                self.emit(Instruction(self.handlers[RegisterTile], stmt, parts))
-            case Gemm(dst, a, b):
-                self.emit(
-                    Instruction(
-                        self.handlers[Gemm], stmt, (compile_operand(dst), compile_operand(a), compile_operand(b))
-                    )
-                )
-            case Op():
-                self.emit(Instruction(self.handlers[type(stmt)], stmt, tuple(_op_operands(stmt))))
             case _:
-                raise fault("CU301", "a statement that no engine steps", stmt)
+                self.emit(Instruction(self.handlers[type(stmt)], stmt, tuple(_operands(stmt))))
 
     def branch(self, stmt: If) -> None:
         test = self.emit(Instruction(_branch, stmt, (compile_expr(stmt.condition),)))
@@ -115,87 +132,80 @@ class _Builder:
         leaving.append(self.emit(Instruction(_break, stmt, depth=self.ifs - ifs)))
 
 
-def _op_operands(stmt: Op) -> Iterable[Closure]:
-    for name in field_names(type(stmt)):
-        value = getattr(stmt, name)
-        yield (lambda agent: None) if value is None else compile_operand(value)
+def _operands(stmt: Stmt) -> Iterator[Closure]:
+    """An operation's by field, whether given or not; of other statements the expressions that they have."""
+    match stmt:
+        case Assign(_, value):
+            yield compile_expr(value)
+        case Op():
+            for name in field_names(type(stmt)):
+                value = getattr(stmt, name)
+                yield (lambda agent: None) if value is None else compile_operand(value)
+        case _:
+            yield from (compile_operand(x) for x in children(stmt) if isinstance(x, Expr))
 
 
-def _branch(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _branch(machine: Control, agent: Agent, at: Instruction) -> None:
     condition = at.operands[0](agent)
     if type(condition) is Lanes:
         then, other = agent.mask & condition.mask, agent.mask & ~condition.mask
         if then and other:
             agent.masks.append((agent.mask, other))
             agent.mask = then
-            agent.pc += 1
-            return True
+            return
         truth = bool(then)
     else:
         truth = condition if type(condition) is bool else machine.decide(condition, at.stmt)
     agent.masks.append((agent.mask, 0))
-    agent.pc = agent.pc + 1 if truth else at.target
-    return True
+    if not truth:
+        agent.pc = at.target
 
 
-def _otherwise(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _otherwise(machine: Control, agent: Agent, at: Instruction) -> None:
     saved, other = agent.masks[-1]
     if other:
         agent.masks[-1] = (saved, 0)
         agent.mask = other
-        agent.pc += 1
     else:
         agent.pc = at.target
-    return True
 
 
-def _end_if(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _end_if(machine: Control, agent: Agent, at: Instruction) -> None:
     agent.mask = agent.masks.pop()[0]
-    agent.pc += 1
-    return True
 
 
-def _for_start(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _for_start(machine: Control, agent: Agent, at: Instruction) -> None:
     start, stop = (machine.decide_int(x(agent), at.stmt) for x in at.operands)
     agent.loops.append([start, stop])
-    agent.pc += 1
-    return True
 
 
-def _for_test(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _for_test(machine: Control, agent: Agent, at: Instruction) -> None:
     assert isinstance(at.stmt, For)
     step, stop = agent.loops[-1]
     if step < stop:
         agent.names[at.stmt.var] = step
-        agent.pc += 1
     else:
         agent.loops.pop()
         agent.pc = at.target
-    return True
 
 
-def _for_next(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _for_next(machine: Control, agent: Agent, at: Instruction) -> None:
     agent.loops[-1][0] += 1
     agent.pc = at.target
-    return True
 
 
-def _loop_start(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _loop_start(machine: Control, agent: Agent, at: Instruction) -> None:
     agent.loops.append([0, 0])
-    agent.pc += 1
-    return True
 
 
-def _jump(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _jump(machine: Control, agent: Agent, at: Instruction) -> None:
     agent.pc = at.target
-    return True
 
 
-def _break(machine: Machine[Any], agent: Agent, at: Instruction) -> bool:
+def _break(machine: Control, agent: Agent, at: Instruction) -> None:
     for _ in range(at.depth):
         saved, other = agent.masks.pop()
         if saved != agent.mask or other:
             raise fault("CU256", "threads of one warp leave this loop at different times", at.stmt)
     agent.loops.pop()
     agent.pc = at.target
-    return True

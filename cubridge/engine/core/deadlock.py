@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cubridge.engine.core.barriers import BarrierMachine
+from cubridge.engine.core.machine import A
 from cubridge.engine.core.sync import Agent, Meeting
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.nodes import (
@@ -20,11 +22,8 @@ from cubridge.ir.nodes import (
 from cubridge.ir.operands import shared_name
 from cubridge.ir.walk import walk
 
-if TYPE_CHECKING:
-    from cubridge.engine.core.machine import Machine
 
-
-def deadlock(machine: Machine[Any]) -> Diagnostic:
+def deadlock(machine: BarrierMachine[A]) -> Diagnostic:
     """CU250, at the statement of the first agent that waits; the others are notes."""
     groups: dict[tuple[int, str], list[Agent]] = {}
     for agent in machine.agents:
@@ -36,7 +35,7 @@ def deadlock(machine: Machine[Any]) -> Diagnostic:
     return Diagnostic("CU250", f"deadlock: {who} {what}", stmt.span, (*notes, *_sources(machine, stmt)))
 
 
-def _waits_for(machine: Machine[Any], agent: Agent) -> str:
+def _waits_for(machine: BarrierMachine[A], agent: A) -> str:
     at = machine.code[agent.pc]
     match at.stmt:
         case BarrierWait():
@@ -58,7 +57,7 @@ def _count(meeting: Meeting, threads: int) -> str:
     return f"{meeting.label}, which has {meeting.count} of {threads} threads"
 
 
-def _sources(machine: Machine[Any], stmt: Stmt) -> Iterator[Note]:
+def _sources(machine: BarrierMachine[Any], stmt: Stmt) -> Iterator[Note]:
     """Where what a wait waits for would come from."""
     if not isinstance(stmt, BarrierWait):
         return

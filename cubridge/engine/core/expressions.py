@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
-from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.engine.core.operands import GlobalRef, Lanes, Ring, SharedRef, Value, fault, lanes_or_one
+from cubridge.engine.core.sync import Agent
 from cubridge.ir.evaluate import BINARY, CONSTANTS, SCALAR_CALLS
 from cubridge.ir.nodes import (
     Attr,
@@ -28,75 +28,7 @@ from cubridge.ir.nodes import (
     Unary,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from cubridge.engine.core.machine import Agent
-
-Value: TypeAlias = Any
-"""What an expression may give: a number, a Lanes, an array over many blocks, an opaque record of an engine."""
 Closure: TypeAlias = "Callable[[Agent], Value]"
-
-
-class Lanes:
-    """One value per thread of an agent. `mask` has a bit for each thread whose value is true."""
-
-    __slots__ = ("mask", "values")
-
-    def __init__(self, values: Iterable[Value]) -> None:
-        self.values = tuple(values)
-        self.mask = sum(1 << x for x, value in enumerate(self.values) if value)
-
-
-def lanes_or_one(values: Iterable[Value]) -> Value:
-    """The values of all threads, as one value where they agree."""
-    result = tuple(values)
-    return result[0] if all(v == result[0] for v in result) else Lanes(result)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedRef:
-    """A slot of a shared object, where it is named as an operand."""
-
-    name: str
-    slot: int
-    node: Expr
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.name, self.slot
-
-    def __str__(self) -> str:
-        return f"smem.{self.name}[{self.slot}]"
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalRef:
-    """A parameter that stands for global memory, or its view at `indices`."""
-
-    name: str
-    indices: tuple[Value, ...]
-    node: Expr
-
-
-class Ring:
-    """Slot and phase of a ring of `size` slots."""
-
-    __slots__ = ("phase", "size", "slot")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.slot = 0
-        self.phase = 0
-
-    def next(self) -> None:
-        self.slot += 1
-        if self.slot == self.size:
-            self.slot = 0
-            self.phase ^= 1
-
-
-def fault(code: str, message: str, node: Node, *notes: Note, help: str | None = None) -> CuError:
-    """The error that names `node`."""
-    return CuError(Diagnostic(code, message, node.span, notes, help))
 
 
 def scalar_call(fn: str, args: Iterable[Value], node: Node) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cubridge.engine.core.expressions import SharedRef, Value
+from cubridge.engine.core.operands import SharedRef, Value
 from cubridge.ir.nodes import Stmt
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cubridge.engine.core.code import compile_body
-from cubridge.engine.core.expressions import Value
-from cubridge.engine.core.machine import handlers
+from cubridge.engine.core.operands import Value
+from cubridge.engine.core.scheduler import run_agents
 from cubridge.engine.order.run import OrderRun, Trace
 from cubridge.engine.order.work import Scenario
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -31,13 +31,13 @@ def run_order(kernel: Kernel) -> tuple[tuple[Diagnostic, ...], tuple[Trace, ...]
     found: list[Diagnostic] = []
     traces: list[Trace] = []
     try:
-        code = compile_body(kernel, handlers(OrderRun))
+        code = compile_body(kernel, OrderRun)
     except CuError as error:
         return error.diagnostics, ()
     for scenario in scenarios(kernel):
         try:
             machine = OrderRun(kernel, code, scenario, sizes(kernel, scenario))
-            machine.run()
+            run_agents(machine)
             machine.check_end()
             traces.append(machine.trace())
         except CuError as error:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cubridge.engine.core.code import Instruction
-from cubridge.engine.core.expressions import Lanes, Value, compile_expr, fault, scalar_call
-from cubridge.engine.core.machine import Machine
+from cubridge.engine.core.barriers import BarrierMachine
+from cubridge.engine.core.code import WAIT, Instruction
+from cubridge.engine.core.expressions import compile_expr, scalar_call
+from cubridge.engine.core.operands import Lanes, Value, fault
 from cubridge.engine.core.sync import Agent, MBarrier, Meeting, Policy
 from cubridge.engine.order.clock import Access, Clock, Components, join
 from cubridge.engine.order.memory import Content, SharedScalar, Slot
@@ -73,7 +74,7 @@ class GemmLog:
     control: dict[int, Clock] = field(default_factory=dict)
 
 
-class OrderMachine(Machine[Warp]):
+class OrderMachine(BarrierMachine[Warp]):
     """One scenario of a kernel under one schedule. `run`, then `check_end`."""
 
     max_steps: ClassVar[int] = 100_000
@@ -95,7 +96,6 @@ class OrderMachine(Machine[Warp]):
         self.meeting_clocks: dict[Meeting, Clock] = {}
         self.meetings_done: dict[tuple[Meeting, int], Clock] = {}
         self.origin = compile_expr(kernel.row_origin)
-        self.fragment_rows = next((int(c.value) for c in kernel.constants if c.name == "ROWS"), 1)
         self.values: dict[str, Value] = {}
         self.turns: dict[str, list[Work]] = {}
         self.draws = 0
@@ -203,7 +203,7 @@ class OrderMachine(Machine[Warp]):
         self.draws += 1
         return self.scenario.ticket(draw) if draw < len(self.works) - 1 else self.scenario.total
 
-    def finish_counters(self, agent: Warp, at: Instruction) -> bool:
+    def finish_counters(self, agent: Warp, at: Instruction) -> None:
         ref, _ = self.global_param(at.operands[0](agent), at.stmt)
         if self.param(ref.name, at.stmt) is None:
             raise fault("CU266", f"`{ref.name}` is absent in this launch", at.stmt)
@@ -211,8 +211,6 @@ class OrderMachine(Machine[Warp]):
             notes = (Note("first here", self.finish.span),) if self.finish is not None else ()
             raise fault("CU266", "a block finishes its counters once, by one thread", at.stmt, *notes)
         self.finish = at.stmt
-        agent.pc += 1
-        return True
 
     # ---- shared scalars ----
 
@@ -221,7 +219,7 @@ class OrderMachine(Machine[Warp]):
         return self.scalars.setdefault(name, SharedScalar(f"smem.{name}"))
 
     def load_shared(self, agent: Warp, name: str, node: Expr) -> Value:
-        return self.scalar(name, node).load(self.now(agent, self.code[agent.pc].stmt), agent.clock)
+        return self.scalar(name, node).load(self.now(agent, self.here(agent)), agent.clock)
 
     def store_shared(self, agent: Warp, name: str, value: Value, stmt: Stmt) -> None:
         if agent.active != 1:
@@ -241,20 +239,17 @@ class OrderMachine(Machine[Warp]):
     def new_barrier(self, label: str) -> MBarrier:
         return OrderBarrier(label, self.components.barrier(len(self.barriers)), self.components.zero())
 
-    def barrier_init(self, agent: Warp, at: Instruction) -> bool:
+    def barrier_init(self, agent: Warp, at: Instruction) -> None:
         super().barrier_init(agent, at)
         barrier = self.barrier(at.operands[0](agent), at.stmt)
         assert isinstance(barrier, OrderBarrier)
         barrier.init = self.now(agent, at.stmt)
-        return True
 
-    def barrier_init_fence(self, agent: Warp, at: Instruction) -> bool:
+    def barrier_init_fence(self, agent: Warp, at: Instruction) -> None:
         for barrier in self.barriers.values():
             assert isinstance(barrier, OrderBarrier)
             if barrier.init is not None and barrier.init.component == self.components.memory(agent.index):
                 barrier.fenced = True
-        agent.pc += 1
-        return True
 
     def initialised(self, agent: Warp, barrier: MBarrier, stmt: Stmt) -> OrderBarrier:
         assert isinstance(barrier, OrderBarrier)
@@ -300,7 +295,7 @@ class OrderMachine(Machine[Warp]):
 
     # ---- register budgets ----
 
-    def registers_release(self, agent: Warp, at: Instruction) -> bool:
+    def registers_release(self, agent: Warp, at: Instruction) -> None:
         count = self.budget(agent, at)
         if count >= agent.registers:
             raise fault(
@@ -310,21 +305,18 @@ class OrderMachine(Machine[Warp]):
             )
         self.pool += (agent.registers - count) * WARP
         agent.registers = count
-        agent.pc += 1
-        return True
 
-    def registers_take(self, agent: Warp, at: Instruction) -> bool:
+    def registers_take(self, agent: Warp, at: Instruction) -> bool | None:
         count = self.budget(agent, at)
         if count <= agent.registers:
             raise fault(
                 "CU265", f"{agent.label} holds {agent.registers} registers a thread and takes up to {count}", at.stmt
             )
         if (count - agent.registers) * WARP > self.pool:
-            return False
+            return WAIT
         self.pool -= (count - agent.registers) * WARP
         agent.registers = count
-        agent.pc += 1
-        return True
+        return None
 
     def budget(self, agent: Warp, at: Instruction) -> int:
         self.whole(agent, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cubridge.engine.core.expressions import Value, fault
+from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.order.clock import Access, Clock
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.nodes import Stmt

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from cubridge.engine.core.code import Instruction
-from cubridge.engine.core.expressions import SharedRef, Value, fault
+from cubridge.engine.core.code import WAIT, Instruction
+from cubridge.engine.core.operands import SharedRef, Value, fault
 from cubridge.engine.core.sync import Landing
 from cubridge.engine.order.clock import Access, join_part
 from cubridge.engine.order.machine import GemmLog, OrderMachine, Warp
@@ -16,13 +16,10 @@ from cubridge.engine.order.tiles import RowTile, WarpTile, as_tile
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.nodes import (
-    Assign,
-    Attr,
     CopyAsync,
     Expr,
     Gemm,
     Global,
-    Name,
     RegionCall,
     RegistersRelease,
     RegisterTile,
@@ -39,23 +36,10 @@ class OrderRun(OrderMachine):
 
     # ---- names and register tiles ----
 
-    def assign(self, agent: Warp, at: Instruction) -> bool:
-        assert isinstance(at.stmt, Assign)
-        value = at.operands[0](agent)
-        match at.stmt.target:
-            case Name(name):
-                agent.names[name] = value
-            case Attr(Name("smem"), name):
-                self.store_shared(agent, name, value, at.stmt)
-            case _:
-                raise fault("CU301", "a kernel body assigns to locals and to shared scalars", at.stmt)
-        agent.pc += 1
-        return True
-
     def row_state(self, agent: Warp, node: Expr) -> Value:
-        return RowTile(self.code[agent.pc].stmt)
+        return RowTile(self.here(agent))
 
-    def register_tile(self, agent: Warp, at: Instruction) -> bool:
+    def register_tile(self, agent: Warp, at: Instruction) -> None:
         assert isinstance(at.stmt, RegisterTile)
         old = agent.names.get(at.stmt.name)
         if isinstance(old, WarpTile):
@@ -63,8 +47,6 @@ class OrderRun(OrderMachine):
             if old in agent.outputs:
                 agent.outputs.remove(old)
         agent.names[at.stmt.name] = WarpTile(at.stmt.name, at.stmt)
-        agent.pc += 1
-        return True
 
     def local(self, agent: Warp, value: Value, stmt: Stmt, *, read: bool, write: bool) -> WarpTile:
         """A register tile, accessed by an instruction that is no wgmma."""
@@ -73,7 +55,7 @@ class OrderRun(OrderMachine):
         tile.touch(agent.fences, stmt)
         return tile
 
-    def zero(self, agent: Warp, at: Instruction) -> bool:
+    def zero(self, agent: Warp, at: Instruction) -> None:
         tile = self.local(agent, at.operands[0](agent), at.stmt, read=False, write=True)
         if tile.zeroed and tile.finished is None:
             raise fault("CU263", f"`{tile.name}` is set to zero again before it is finalized", at.stmt)
@@ -81,24 +63,18 @@ class OrderRun(OrderMachine):
         if tile not in agent.outputs:
             agent.outputs.append(tile)
         agent.histories.append(tile.history)
-        agent.pc += 1
-        return True
 
-    def cast(self, agent: Warp, at: Instruction) -> bool:
+    def cast(self, agent: Warp, at: Instruction) -> None:
         dst, src = (operand(agent) for operand in at.operands)
         src = self.local(agent, src, at.stmt, read=True, write=False)
         cast_step(self, agent, self.local(agent, dst, at.stmt, read=False, write=True), src, at.stmt)
-        agent.pc += 1
-        return True
 
-    def region_call(self, agent: Warp, at: Instruction) -> bool:
+    def region_call(self, agent: Warp, at: Instruction) -> None:
         assert isinstance(at.stmt, RegionCall)
         self.whole(agent, at)
         region_step(self, agent, tuple(operand(agent) for operand in at.operands), at.stmt)
-        agent.pc += 1
-        return True
 
-    def store(self, agent: Warp, at: Instruction) -> bool:
+    def store(self, agent: Warp, at: Instruction) -> None:
         self.whole(agent, at)
         dst, row, src = (operand(agent) for operand in at.operands)
         ref, declared = self.global_param(dst, at.stmt)
@@ -107,8 +83,6 @@ class OrderRun(OrderMachine):
         if self.param(declared.name, at.stmt) is None:
             raise fault("CU266", f"`{declared.name}` is absent in this launch", at.stmt)
         store_step(self, agent, ref, row, self.local(agent, src, at.stmt, read=True, write=False), at.stmt)
-        agent.pc += 1
-        return True
 
     # ---- copies ----
 
@@ -118,7 +92,7 @@ class OrderRun(OrderMachine):
         label = f"smem.{ref.name}[{ref.slot}]" if slots > 1 else f"smem.{ref.name}"
         return self.slots.setdefault(ref.key, Slot(label)), ref
 
-    def copy_async(self, agent: Warp, at: Instruction) -> bool:
+    def copy_async(self, agent: Warp, at: Instruction) -> None:
         stmt = at.stmt
         assert isinstance(stmt, CopyAsync)
         dst, src, row, signal = (operand(agent) for operand in at.operands)
@@ -134,8 +108,6 @@ class OrderRun(OrderMachine):
             self.copy_group(agent, at, slot, content)
         else:
             self.copy_bulk(agent, stmt, slot, ref, content, signal)
-        agent.pc += 1
-        return True
 
     def copy_group(self, agent: Warp, at: Instruction, slot: Slot, content: Content) -> None:
         self.whole(agent, at)
@@ -158,20 +130,16 @@ class OrderRun(OrderMachine):
         slot.overwrite(WHOLE, Access(barrier.component, barrier.phase + 1, stmt, agent.label), content, agent.clock)
         self.start_landing(Landing(barrier, barrier.phase, self.slot_bytes(ref.name, ref.node), stmt, ref))
 
-    def commit(self, agent: Warp, at: Instruction) -> bool:
+    def commit(self, agent: Warp, at: Instruction) -> None:
         self.whole(agent, at)
         agent.closed += 1
         agent.open_copies.clear()
-        agent.pc += 1
-        return True
 
-    def wait_group(self, agent: Warp, at: Instruction) -> bool:
+    def wait_group(self, agent: Warp, at: Instruction) -> None:
         self.whole(agent, at)
         done = agent.closed - self.pending(agent, at)
         agent.waited_copies = max(agent.waited_copies, done)
         agent.clock[self.components.copies(agent.index)] = agent.waited_copies
-        agent.pc += 1
-        return True
 
     def pending(self, agent: Warp, at: Instruction) -> int:
         pending = self.decide_int(at.operands[0](agent), at.stmt)
@@ -181,7 +149,7 @@ class OrderRun(OrderMachine):
 
     # ---- gemms ----
 
-    def gemm(self, agent: Warp, at: Instruction) -> bool:
+    def gemm(self, agent: Warp, at: Instruction) -> None:
         stmt = at.stmt
         assert isinstance(stmt, Gemm)
         self.whole(agent, at)
@@ -202,8 +170,6 @@ class OrderRun(OrderMachine):
             raise fault("CU263", "scores are made by `s = gemm(q, k.T)`", stmt)
         else:
             scores_step(agent, tile, left, right, stmt)
-        agent.pc += 1
-        return True
 
     def read_slot(self, agent: Warp, stmt: Gemm, value: Value) -> Content:
         slot, _ = self.slot(value, stmt)
@@ -251,34 +217,29 @@ class OrderRun(OrderMachine):
         agent.issued += 1
         return log
 
-    def wgmma_fence(self, agent: Warp, at: Instruction) -> bool:
+    def wgmma_fence(self, agent: Warp, at: Instruction) -> None:
         self.whole(agent, at)
         agent.fences += 1
-        agent.pc += 1
-        return True
 
-    def wgmma_commit(self, agent: Warp, at: Instruction) -> bool:
+    def wgmma_commit(self, agent: Warp, at: Instruction) -> None:
         self.whole(agent, at)
         log = self.same_for_all(agent, at.stmt, ())
         agent.committed += 1
         control = log.control.setdefault(agent.committed, [0] * self.components.warps)
         join_part(control, agent.clock[: self.components.warps])
         agent.open_gemms.clear()
-        agent.pc += 1
-        return True
 
-    def wgmma_wait(self, agent: Warp, at: Instruction) -> bool:
+    def wgmma_wait(self, agent: Warp, at: Instruction) -> bool | None:
         """Waits for the gemms, and so for every warp of the warpgroup to have issued them."""
         self.whole(agent, at)
         done = agent.committed - self.pending(agent, at)
         if any(a.committed < done for a in self.warpgroup(agent)):
-            return False
+            return WAIT
         if done > agent.waited:
             agent.waited = done
             agent.clock[self.components.gemms(agent.warpgroup)] = done
             join_part(agent.clock, self.logs[agent.warpgroup].control[done])
-        agent.pc += 1
-        return True
+        return None
 
     def warpgroup(self, agent: Warp) -> list[Warp]:
         per = WARPGROUP // WARP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cubridge.engine.core.expressions import GlobalRef, Value, fault
+from cubridge.engine.core.operands import GlobalRef, Value, fault
 from cubridge.engine.order.memory import Content
 from cubridge.engine.order.tiles import RowTile, Scores, WarpTile, as_rows, as_tile
 from cubridge.engine.order.work import Work

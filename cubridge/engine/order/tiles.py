@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cubridge.engine.core.expressions import Value, fault
+from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.order.memory import Content
 from cubridge.engine.order.work import Work
 from cubridge.ir.diagnostics import Note

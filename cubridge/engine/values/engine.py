@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from cubridge.engine.core.code import compile_body
-from cubridge.engine.core.expressions import Value, compile_expr
-from cubridge.engine.core.machine import handlers
+from cubridge.engine.core.expressions import compile_expr
+from cubridge.engine.core.operands import Value
+from cubridge.engine.core.scheduler import run_agents
 from cubridge.engine.core.sync import IN_TURN, Policy
 from cubridge.engine.threads import one_thread
 from cubridge.engine.values.grid import choose_grid, groups_alike
@@ -57,7 +58,7 @@ def _run_group(
     if watch is not None:
         watch.start()
     try:
-        machine.run()
+        run_agents(machine)
     except Split as split:
         return [machine.blocks.take(np.flatnonzero(split.values == v)) for v in np.unique(split.values)]
     for store in machine.stores:
@@ -69,7 +70,7 @@ def prepare(kernel: Kernel) -> Code:
     scalar = (*VALUE_REGIONS, SCHEDULE)
     functions = {f.name: compile_function(f) for f in (*kernel.regions, kernel.schedule) if f.name in scalar}
     regions = {f.name: compile_region(f) for f in kernel.regions if f.name not in scalar}
-    return Code(kernel, compile_body(kernel, handlers(ValueRun)), regions, functions, compile_expr(kernel.row_origin))
+    return Code(kernel, compile_body(kernel, ValueRun), regions, functions, compile_expr(kernel.row_origin))
 
 
 def _outputs(params: Mapping[str, Value]) -> dict[str, GlobalTensor]:

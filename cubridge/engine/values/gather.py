@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from cubridge.engine.core.expressions import fault
+from cubridge.engine.core.operands import fault
 from cubridge.ir.nodes import Expr
 
 Item: TypeAlias = Any

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cubridge.engine.core.expressions import Value, fault
+from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.core.sync import Policy
 from cubridge.engine.values.launch import Blocks, all_blocks
 from cubridge.engine.values.machine import Code, ValueMachine

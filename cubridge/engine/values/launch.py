@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.engine.core.expressions import Value, fault
+from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.values.tiles import TORCH
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cubridge.engine.core.barriers import BarrierMachine
 from cubridge.engine.core.code import Instruction
-from cubridge.engine.core.expressions import Closure, Lanes, Value, compile_expr, fault, scalar_call
-from cubridge.engine.core.machine import Machine
+from cubridge.engine.core.expressions import Closure, compile_expr, scalar_call
+from cubridge.engine.core.operands import Lanes, Value, fault
 from cubridge.engine.core.sync import Agent, Policy
 from cubridge.engine.values.gather import gather_checked
 from cubridge.engine.values.launch import Blocks
@@ -132,7 +133,7 @@ class Watch(Protocol):
         ...
 
 
-class ValueMachine(Machine[Team]):
+class ValueMachine(BarrierMachine[Team]):
     """One run of a kernel for blocks whose control is alike."""
 
     max_steps: ClassVar[int] = 100_000
@@ -156,7 +157,6 @@ class ValueMachine(Machine[Team]):
         threads = self.size(code.kernel.threads)
         size = threads if code.kernel.team == "block" else WARPGROUP
         self.agents = [self.new_team(x, x * size, size) for x in range(threads // size)]
-        self.fragment_rows = next((int(c.value) for c in self.kernel.constants if c.name == "ROWS"), 1)
         self.memory: dict[tuple[str, int], Tensor] = {}
         self.scalars: dict[str, Value] = {}
         self.stores: list[tuple[str, tuple[Value, ...], Value, Tensor]] = []
@@ -280,6 +280,10 @@ class ValueMachine(Machine[Team]):
             raise fault("CU252", f"`smem.{name}` is read before anybody has written it", node)
         return self.scalars[name]
 
+    def store_shared(self, agent: Team, name: str, value: Value, stmt: Stmt) -> None:
+        self.slot_count(name, SharedValue, stmt)
+        self.scalars[name] = value
+
     # ---- registers ----
 
     def rows(self, agent: Team, count: int, node: Node) -> tuple[int, int, int, int]:
@@ -290,14 +294,12 @@ class ValueMachine(Machine[Team]):
             raise fault("CU301", message, node)
         return len(self.blocks), warps, self.fragment_rows, FRAGMENT
 
-    def register_tile(self, agent: Team, at: Instruction) -> bool:
+    def register_tile(self, agent: Team, at: Instruction) -> None:
         stmt = at.stmt
         assert isinstance(stmt, RegisterTile)
         rows, *columns = (self.decide_int(x(agent), stmt) for x in at.operands)
         shape = self.rows(agent, rows, stmt)
         agent.names[stmt.name] = TeamTile(stmt.name, stmt.dtype, shape, columns[0] if columns else 1, stmt)
-        agent.pc += 1
-        return True
 
     def row_state(self, agent: Team, node: Expr) -> Value:
         warps = agent.threads // WARP
@@ -309,33 +311,15 @@ class ValueMachine(Machine[Team]):
             fields[declared.name] = poison((*shape, width), getattr(kind, "dtype", DType.F32))
         return RowValues(fields)
 
-    def assign(self, agent: Team, at: Instruction) -> bool:
-        assert isinstance(at.stmt, Assign)
-        value = at.operands[0](agent)
-        match at.stmt.target:
-            case Name(name):
-                agent.names[name] = value
-            case Attr(Name("smem"), name):
-                self.slot_count(name, SharedValue, at.stmt)
-                self.scalars[name] = value
-            case _:
-                raise fault("CU301", "a kernel body assigns to locals and to shared scalars", at.stmt)
-        agent.pc += 1
-        return True
-
     def tile(self, value: Value, stmt: Stmt) -> TeamTile:
         if not isinstance(value, TeamTile):
             raise fault("CU301", "this operand is not a register tile", stmt)
         return value
 
-    def zero(self, agent: Team, at: Instruction) -> bool:
+    def zero(self, agent: Team, at: Instruction) -> None:
         tile = self.tile(at.operands[0](agent), at.stmt)
         tile.data = torch.zeros((*tile.rows, tile.columns), dtype=TORCH[tile.dtype])
-        agent.pc += 1
-        return True
 
-    def cast(self, agent: Team, at: Instruction) -> bool:
+    def cast(self, agent: Team, at: Instruction) -> None:
         dst, src = (self.tile(x(agent), at.stmt) for x in at.operands)
         dst.data = src.data.to(TORCH[dst.dtype])
-        agent.pc += 1
-        return True

@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cubridge.engine.core.expressions import Value, fault
+from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.values.gather import Elements, MadeUp, gather_checked
 from cubridge.engine.values.regions import Env, Item, compile_region, compile_value
 from cubridge.ir.capture_names import capture_of

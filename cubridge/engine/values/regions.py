@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.engine.core.expressions import fault, scalar_call
+from cubridge.engine.core.expressions import scalar_call
+from cubridge.engine.core.operands import fault
 from cubridge.engine.values.tiles import LANES, add_lanes, any_of_warp, partial_rowsum, rowmax, same_bits, spread_lanes
 from cubridge.ir.evaluate import BINARY, CONSTANTS, tensor_call
 from cubridge.ir.nodes import (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cubridge.engine.core.code import Instruction
-from cubridge.engine.core.expressions import GlobalRef, SharedRef, Value, fault
+from cubridge.engine.core.operands import GlobalRef, SharedRef, Value, fault
 from cubridge.engine.core.sync import Landing
 from cubridge.engine.values.launch import GlobalTensor
 from cubridge.engine.values.machine import PendingGemm, Team, ValueMachine
@@ -35,7 +35,7 @@ class ValueRun(ValueMachine):
             self.memory[ref.key] = poison(shape, kind.dtype)
         return self.memory[ref.key]
 
-    def copy_async(self, agent: Team, at: Instruction) -> bool:
+    def copy_async(self, agent: Team, at: Instruction) -> None:
         stmt = at.stmt
         assert isinstance(stmt, CopyAsync)
         dst, src, row, signal = (operand(agent) for operand in at.operands)
@@ -50,8 +50,6 @@ class ValueRun(ValueMachine):
         else:
             barrier = self.barrier(signal, stmt)
             self.start_landing(Landing(barrier, barrier.phase, self.slot_bytes(ref.name, ref.node), stmt, ref, data))
-        agent.pc += 1
-        return True
 
     def load(self, src: Value, row: Value, rows: int, stmt: Stmt) -> Tensor:
         """Rows [row, row + rows) of a view, zeros past its end: [blocks, rows, columns]."""
@@ -83,23 +81,19 @@ class ValueRun(ValueMachine):
     def landed(self, landing: Landing) -> None:
         self.memory[landing.dst.key] = landing.data
 
-    def commit(self, agent: Team, at: Instruction) -> bool:
+    def commit(self, agent: Team, at: Instruction) -> None:
         agent.copies.append([])
-        agent.pc += 1
-        return True
 
-    def wait_group(self, agent: Team, at: Instruction) -> bool:
+    def wait_group(self, agent: Team, at: Instruction) -> None:
         pending = self.decide_int(at.operands[0](agent), at.stmt)
         for group in agent.copies[: max(0, len(agent.copies) - 1 - pending)]:
             for key, data in group:
                 self.memory[key] = data
             group.clear()
-        agent.pc += 1
-        return True
 
     # ---- gemms ----
 
-    def gemm(self, agent: Team, at: Instruction) -> bool:
+    def gemm(self, agent: Team, at: Instruction) -> None:
         stmt = at.stmt
         assert isinstance(stmt, Gemm)
         dst, a, b = (operand(agent) for operand in at.operands)
@@ -110,8 +104,6 @@ class ValueRun(ValueMachine):
             tile.spoil()
         else:
             self.multiply(work)
-        agent.pc += 1
-        return True
 
     def multiply(self, work: PendingGemm) -> None:
         stmt = work.stmt
@@ -126,27 +118,19 @@ class ValueRun(ValueMachine):
         else:
             work.dst.set_flat(torch.bmm(a.float(), b.float()))
 
-    def wgmma_fence(self, agent: Team, at: Instruction) -> bool:
-        agent.pc += 1
-        return True
-
-    def wgmma_commit(self, agent: Team, at: Instruction) -> bool:
+    def wgmma_commit(self, agent: Team, at: Instruction) -> None:
         agent.gemms.append([])
-        agent.pc += 1
-        return True
 
-    def wgmma_wait(self, agent: Team, at: Instruction) -> bool:
+    def wgmma_wait(self, agent: Team, at: Instruction) -> None:
         pending = self.decide_int(at.operands[0](agent), at.stmt)
         for group in agent.gemms[: max(0, len(agent.gemms) - 1 - pending)]:
             for work in group:
                 self.multiply(work)
             group.clear()
-        agent.pc += 1
-        return True
 
     # ---- regions ----
 
-    def region_call(self, agent: Team, at: Instruction) -> bool:
+    def region_call(self, agent: Team, at: Instruction) -> None:
         stmt = at.stmt
         assert isinstance(stmt, RegionCall)
         function = self.kernel.region(stmt.region)
@@ -157,8 +141,6 @@ class ValueRun(ValueMachine):
         self.run_region(agent, stmt, args, slice(None) if only is None else slice(only, only + 1))
         if self.watch is not None:
             self.watch.see(self, agent, stmt, args)
-        agent.pc += 1
-        return True
 
     def run_region(self, agent: Team, stmt: RegionCall, args: dict[str, Value], rows: slice) -> None:
         tiles = {name: v for name, v in args.items() if isinstance(v, TeamTile)}
@@ -210,7 +192,7 @@ class ValueRun(ValueMachine):
 
     # ---- stores ----
 
-    def store(self, agent: Team, at: Instruction) -> bool:
+    def store(self, agent: Team, at: Instruction) -> None:
         dst, row, src = (operand(agent) for operand in at.operands)
         ref, tensor = self.tensor(dst, at.stmt)
         self.view(ref, tensor, at.stmt)
@@ -223,13 +205,10 @@ class ValueRun(ValueMachine):
         if (first < 0).any():
             raise fault("CU313", f"this store begins at row {int(first.min())}", at.stmt)
         self.stores.append((ref.name, ref.indices, first, data))
-        agent.pc += 1
-        return True
 
     # ---- what only orders, which the order engine judges ----
 
-    def barrier_init_fence(self, agent: Team, at: Instruction) -> bool:
-        agent.pc += 1
-        return True
+    def barrier_init_fence(self, agent: Team, at: Instruction) -> None:
+        """Nothing to do with values."""
 
-    registers_release = registers_take = finish_counters = barrier_init_fence
+    wgmma_fence = registers_release = registers_take = finish_counters = barrier_init_fence
