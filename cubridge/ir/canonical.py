@@ -16,6 +16,8 @@ from typing import Final
 
 from cubridge.ir.alpha import numbered_body, numbered_locals
 from cubridge.ir.nodes import (
+    NAMED_CONSTANTS,
+    TILE_ARGUMENTS,
     Argument,
     Assign,
     Attr,
@@ -37,7 +39,6 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.walk import children, map_children
 
-_WRITTEN: Final = ("s", "o", "lse")
 _KEPT: Final = "kept_unless_any_lane"
 """What `if any_lane(c):` makes of a place: (c, new value, old value)."""
 
@@ -145,7 +146,7 @@ class _Values:
 
 
 def _is_tile(place: Expr) -> bool:
-    return isinstance(place, Name) and place.id in _WRITTEN
+    return isinstance(place, Name) and place.id in TILE_ARGUMENTS
 
 
 def _folded(operation: Expr) -> Expr | None:
@@ -174,7 +175,7 @@ def _float(value: float) -> Expr:
     return FloatLit(value) if math.copysign(1.0, value) > 0 or value else Unary("-", FloatLit(0.0))
 
 
-_NAMED: Final = {"LOG2E": math.log2(math.e), "LN2": math.log(2.0), "pi": math.pi}
+_NAMED: Final = {name: value for name, value in NAMED_CONSTANTS.items() if math.isfinite(value)}
 
 
 def _as_fp32(value: float) -> bytes | None:

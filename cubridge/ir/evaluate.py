@@ -1,15 +1,18 @@
-"""Evaluate an expression over Python numbers or torch tensors. Reductions over a tile are the value engine's, not ours."""
+"""The one evaluator of scalar expressions, over Python numbers, numpy arrays and torch tensors.
+
+`Meaning` compiles an expression to a closure: operators and functions mean the same wherever it stands, and a subclass says what
+names and elements are there."""
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeGuard, TypeVar, assert_never
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import (
+    NAMED_CONSTANTS,
     Attr,
     Binary,
     BoolLit,
@@ -29,55 +32,85 @@ if TYPE_CHECKING:
     Value = bool | int | float | Tensor
     Lookup = Callable[[Expr], Value]
 
-CONSTANTS: Final[dict[str, float]] = {
-    "inf": math.inf,
-    "nan": math.nan,
-    "LOG2E": math.log2(math.e),
-    "LN2": math.log(2.0),
-    "pi": math.pi,
-}
+E = TypeVar("E")
+Code: TypeAlias = Callable[[E], Any]
+"""An expression as a function of what it is evaluated in."""
 
+UNARY: Final[dict[str, Callable[[Any], Any]]] = {
+    "-": operator.neg,
+    "~": lambda value: (not value) if isinstance(value, bool) else ~value,
+}
 BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "**": lambda a, b: _power(a, b), "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 
-SCALAR_CALLS: Final[dict[str, Callable[..., Any]]] = {
-    "where": lambda c, a, b: a if c else b,
-    "maximum": max, "minimum": min, "abs": abs,
-    "ceil_div": lambda a, b: -(-a // b), "floor_div": operator.floordiv, "floor_mod": operator.mod,
-    "f32": float, "i32": int, "i64": int,
-    "exp2": lambda x: 2.0**x, "log2": math.log2, "rcp": lambda x: 1.0 / x, "tanh_approx": math.tanh,
-    "exp": math.exp, "log": math.log, "tanh": math.tanh, "sqrt": math.sqrt, "rsqrt": lambda x: 1.0 / math.sqrt(x),
-    "erf": math.erf, "erfc": math.erfc, "sin": math.sin, "cos": math.cos, "floor": math.floor, "ceil": math.ceil,
-    "round": round, "log1p": math.log1p, "log1p_unit": lambda x: math.log1p(x) if 0 <= x <= 1 else math.nan,
-    "expm1": math.expm1,
-}  # fmt: skip
+_NO_VALUE: Final = (ArithmeticError, ValueError, TypeError, RuntimeError)  # the last is torch's
+
+
+class Meaning(Generic[E]):
+    """Expressions as closures over an environment `E`. Errors: CU301, when compiled or called, where there is no value."""
+
+    def compile(self, expr: Expr) -> Code[E]:
+        match expr:
+            case BoolLit(value) | IntLit(value) | FloatLit(value):
+                return lambda env: value
+            case Name(name) if name in NAMED_CONSTANTS:
+                constant = NAMED_CONSTANTS[name]
+                return lambda env: constant
+            case Name() | Attr() | Index():
+                return self.place(expr)
+            case Unary(op, operand):
+                return self.unary(expr, UNARY[op], self.compile(operand))
+            case Binary(op, left, right):
+                return self.binary(expr, BINARY[op], self.compile(left), self.compile(right))
+            case Call():
+                return self.call(expr)
+            case Record():
+                raise CuError(Diagnostic("CU301", f"`{expr.name}` is not a single value", expr.span))
+            case _:
+                assert_never(expr)  # pyright: ignore[reportArgumentType]
+
+    def place(self, expr: Name | Attr | Index) -> Code[E]:
+        """What a name, a field or an element is."""
+        raise NotImplementedError
+
+    def unary(self, expr: Expr, fn: Callable[[Any], Any], operand: Code[E]) -> Code[E]:
+        return lambda env: guarded(expr, fn, operand(env))
+
+    def binary(self, expr: Expr, fn: Callable[[Any, Any], Any], left: Code[E], right: Code[E]) -> Code[E]:
+        def run(env: E) -> Any:
+            a, b = left(env), right(env)
+            try:
+                return fn(a, b)
+            except _NO_VALUE as error:
+                raise _no_value(expr, error) from error
+
+        return run
+
+    def call(self, expr: Call) -> Code[E]:
+        parts = [self.compile(a) for a in expr.args]
+        return lambda env: apply(expr.fn, [part(env) for part in parts], expr)
+
+
+class _Elementwise(Meaning["Lookup"]):
+    """Places are looked up; tensors are indexed elementwise."""
+
+    def place(self, expr: Name | Attr | Index) -> Code[Lookup]:
+        if not isinstance(expr, Index):
+            return lambda lookup: lookup(expr)
+        parts = [self.compile(x) for x in expr.indices]
+        return lambda lookup: _index(lookup(expr.base), [part(lookup) for part in parts])
+
+
+_ELEMENTWISE: Final = _Elementwise()
 
 
 def evaluate(expr: Expr, lookup: Lookup) -> Value:
     """The value of `expr`; `lookup` gives Names, Attrs and the bases of Index nodes (tensors, indexed elementwise).
     Errors: CU301 for a call that has no elementwise meaning, or arithmetic that has no value."""
-    match expr:
-        case BoolLit(value) | IntLit(value) | FloatLit(value):
-            return value
-        case Name(name):
-            return CONSTANTS[name] if name in CONSTANTS else lookup(expr)
-        case Attr():
-            return lookup(expr)
-        case Index(base, indices):
-            return _index(lookup(base), [evaluate(x, lookup) for x in indices])
-        case Unary(op, operand):
-            return _guard(expr, lambda value: _unary(op, value), evaluate(operand, lookup))
-        case Binary(op, left, right):
-            return _guard(expr, BINARY[op], evaluate(left, lookup), evaluate(right, lookup))
-        case Call(fn, args):
-            return _call(expr, fn, [evaluate(a, lookup) for a in args])
-        case Record():
-            raise CuError(Diagnostic("CU301", f"`{expr.name}` is not a single value", expr.span))
-        case _:
-            assert_never(expr)  # pyright: ignore[reportArgumentType]
+    return _ELEMENTWISE.compile(expr)(lookup)
 
 
 def evaluate_number(expr: Expr, values: Mapping[str, Value]) -> Value:
@@ -96,18 +129,52 @@ def by_name(values: Mapping[str, Value]) -> Lookup:
     return lookup
 
 
-def is_tensor(value: object) -> TypeGuard[Tensor]:
+def apply(fn: str, args: Sequence[Any], at: Expr) -> Any:
+    """The function `fn` of numbers, numpy arrays or torch tensors. Errors: CU301 for one that has no elementwise meaning, or no
+    value of these."""
+    info = FUNCTIONS.get(fn)
+    if info is None or info.number is None:
+        raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", at.span))
+    if not any(is_array(a) for a in args):
+        return guarded(at, info.number, *args)
+    import numpy
+    import torch
+
+    if not any(isinstance(a, torch.Tensor) for a in args):
+        return guarded(at, _of_library(info.array, numpy, at), *args)
+    if info.arity == 2 and isinstance(info.array, str):  # torch takes no number beside a tensor there
+        like = next((a for a in args if is_array(a) and a.dtype != torch.bool), None)
+        args = [a if is_array(a) or like is None else torch.as_tensor(a, dtype=like.dtype) for a in args]
+    return guarded(at, _of_library(info.array, torch, at), *args)
+
+
+def is_array(value: object) -> TypeGuard[Tensor]:
+    """Is it an array of a library, and no number."""
     return hasattr(value, "dtype")
 
 
-def _unary(op: str, value: Any) -> Value:
-    if op == "-":
-        return -value
-    return (not value) if isinstance(value, bool) else ~value
+def guarded(at: Expr, fn: Callable[..., Any], *args: Any) -> Any:
+    """`fn(*args)`. Errors: CU301 where it has no value."""
+    try:
+        return fn(*args)
+    except _NO_VALUE as error:
+        raise _no_value(at, error) from error
 
 
-def _index(base: Any, indices: list[Value]) -> Value:
-    if not any(is_tensor(x) for x in indices):
+def _no_value(at: Expr, error: Exception) -> CuError:
+    return CuError(Diagnostic("CU301", f"this expression has no value: {error}", at.span))
+
+
+def _of_library(array: Callable[..., Any] | str, library: Any, at: Expr) -> Callable[..., Any]:
+    if callable(array):
+        return lambda *args: array(library, *args)
+    if not hasattr(library, array):
+        raise CuError(Diagnostic("CU301", f"`{array}` has no value for each block", at.span))
+    return getattr(library, array)
+
+
+def _index(base: Any, indices: list[Any]) -> Value:
+    if not any(is_array(x) for x in indices):
         return base[tuple(indices)]
     import torch
 
@@ -115,7 +182,7 @@ def _index(base: Any, indices: list[Value]) -> Value:
     return base[tuple(p.long() for p in parts)]
 
 
-def _power(a: Value, b: Value) -> Value:
+def _power(a: Any, b: Any) -> Any:
     """`a ** b`, but no integer that needs more than 128 bits and no complex number."""
     if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and a.bit_length() * b > 128:
         raise OverflowError("an integer beyond 64 bits")
@@ -123,55 +190,3 @@ def _power(a: Value, b: Value) -> Value:
     if isinstance(value, complex):
         raise ValueError("a root of a negative number")
     return value
-
-
-def _guard(expr: Expr, fn: Callable[..., Value], *args: Value) -> Value:
-    try:
-        return fn(*args)
-    except (ZeroDivisionError, ValueError, OverflowError, TypeError, RuntimeError) as error:  # the last is torch's
-        raise CuError(Diagnostic("CU301", f"this expression has no value: {error}", expr.span)) from error
-
-
-def _call(expr: Expr, fn: str, args: list[Value]) -> Value:
-    if any(is_tensor(a) for a in args):
-        return tensor_call(expr, fn, args)
-    if fn not in SCALAR_CALLS:
-        raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))
-    return _guard(expr, SCALAR_CALLS[fn], *args)
-
-
-@cache
-def _tensor_calls() -> dict[str, Callable[..., Tensor]]:
-    import torch
-
-    return {
-        "where": torch.where, "maximum": torch.maximum, "minimum": torch.minimum, "abs": torch.abs,
-        "ceil_div": lambda a, b: -(-a // b), "floor_div": operator.floordiv, "floor_mod": operator.mod,
-        "f32": _to_float, "i32": lambda x: x.int(), "i64": lambda x: x.long(),
-        "exp2": torch.exp2, "log2": torch.log2, "rcp": torch.reciprocal, "tanh_approx": torch.tanh,
-        "exp": torch.exp, "log": torch.log, "tanh": torch.tanh, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt,
-        "erf": torch.erf, "erfc": torch.erfc, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor,
-        "ceil": torch.ceil, "round": torch.round, "log1p": torch.log1p, "expm1": torch.expm1,
-        "log1p_unit": lambda x: torch.where((x >= 0) & (x <= 1), torch.log1p(x), torch.nan),
-    }  # fmt: skip
-
-
-def tensor_call(expr: Expr, fn: str, args: list[Value]) -> Value:
-    """The function `fn` of arguments among which are tensors. Errors: CU301 for one that has no elementwise meaning, or
-    no value of these."""
-    import torch
-
-    table = _tensor_calls()
-    if fn not in table:
-        raise CuError(Diagnostic("CU301", f"`{fn}` has no elementwise meaning", expr.span))
-    like = next(a for a in args if is_tensor(a) and a.dtype != torch.bool) if fn in ("maximum", "minimum") else None
-    if like is not None:
-        args = [a if is_tensor(a) else torch.as_tensor(a, dtype=like.dtype) for a in args]
-    return _guard(expr, table[fn], *args)
-
-
-def _to_float(x: Tensor) -> Tensor:
-    """`f32` of a tensor; what is wider stays so: fp64, which oracles compute in, and 64-bit indices, which become fp64."""
-    if x.is_floating_point():
-        return x
-    return x.double() if x.element_size() == 8 else x.float()

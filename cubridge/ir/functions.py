@@ -1,10 +1,13 @@
-"""The functions that CuIR expressions may call: one table of arity, type, meaning and declared error."""
+"""The functions that CuIR expressions may call. One row a function: arity, type, meaning, name on the device, declared error."""
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 
 class Result(Enum):
@@ -23,48 +26,94 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """`abs_error`, `rel_error`: of the fp32 device implementation (0: correctly rounded to 2 ulp, which the bound's u covers)."""
+    """`number`: the function of Python numbers; None for one of a whole tile, whose meaning is the value engine's.
+    `array`: its name in numpy and torch, or a function of one of these libraries and its arrays.
+    `cuda`, `cuda_int`: the device function of floats and of 32-bit integers; None: has no such device form.
+    `abs_error`, `rel_error`: of the fp32 device function (0: correctly rounded to 2 ulp, which the bound's u covers)."""
 
     arity: int
     result: Result
-    cuda: str | None = None  # name of the device function in kernel text; None: has no device form (host or spec only)
+    number: Callable[..., Any] | None = None
+    array: Callable[..., Any] | str = ""
+    cuda: str | None = None
+    cuda_int: str | None = None
     abs_error: float = 0.0
     rel_error: float = 0.0
 
 
+def _ceil_div(a: Any, b: Any) -> Any:
+    return -(-a // b)
+
+
+def _select(library: Any, condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(condition, bool):
+        return a if condition else b
+    return library.where(condition, a, b)
+
+
+def _to_float(library: Any, x: Any) -> Any:
+    """What is wider stays so in torch: fp64, which oracles compute in, and 64-bit indices, which become fp64."""
+    if library.__name__ == "numpy":
+        return x.astype("float32")
+    if x.is_floating_point():
+        return x
+    return x.double() if x.element_size() == 8 else x.float()
+
+
+def _to_int(library: Any, x: Any) -> Any:
+    return x.astype("int64") if library.__name__ == "numpy" else x.int()
+
+
+def _to_long(library: Any, x: Any) -> Any:
+    return x.astype("int64") if library.__name__ == "numpy" else x.long()
+
+
+def _log1p_of_unit(library: Any, x: Any) -> Any:
+    return library.where((x >= 0) & (x <= 1), library.log1p(x), library.nan)
+
+
+_SELECT, _SAME, _INT, _FLOAT = Result.SELECT, Result.SAME, Result.INT, Result.FLOAT
+
 # Errors of the approximations: CUDA C++ Programming Guide, mathematical functions (intrinsics), and PTX ISA, `tanh.approx`.
 FUNCTIONS: Final[dict[str, FunctionInfo]] = {
-    "where": FunctionInfo(3, Result.SELECT),
-    "maximum": FunctionInfo(2, Result.SAME),
-    "minimum": FunctionInfo(2, Result.SAME),
-    "abs": FunctionInfo(1, Result.SAME),
-    "ceil_div": FunctionInfo(2, Result.INT, "ceil_div"),
-    "floor_div": FunctionInfo(2, Result.INT, "floor_div"),
-    "floor_mod": FunctionInfo(2, Result.INT, "floor_mod"),
-    "f32": FunctionInfo(1, Result.FLOAT),
-    "i32": FunctionInfo(1, Result.INT),
-    "i64": FunctionInfo(1, Result.INT),
-    "exp2": FunctionInfo(1, Result.FLOAT, "exp2_approx", rel_error=2.0**-22),
-    "log2": FunctionInfo(1, Result.FLOAT, "log2_approx", abs_error=2.0**-22, rel_error=2.0**-22),
-    "rcp": FunctionInfo(1, Result.FLOAT, "rcp_approx", rel_error=2.0**-23),
-    "tanh_approx": FunctionInfo(1, Result.FLOAT, "tanh_approx", rel_error=2.0**-11),
-    "exp": FunctionInfo(1, Result.FLOAT, "expf"),
-    "log": FunctionInfo(1, Result.FLOAT, "logf"),
-    "tanh": FunctionInfo(1, Result.FLOAT, "tanhf"),
-    "sqrt": FunctionInfo(1, Result.FLOAT, "sqrtf"),
-    "rsqrt": FunctionInfo(1, Result.FLOAT, "rsqrtf"),
-    "erf": FunctionInfo(1, Result.FLOAT, "erff"),
-    "erfc": FunctionInfo(1, Result.FLOAT, "erfcf", rel_error=2.0**-21),
-    "sin": FunctionInfo(1, Result.FLOAT, "sinf"),
-    "cos": FunctionInfo(1, Result.FLOAT, "cosf"),
-    "floor": FunctionInfo(1, Result.FLOAT, "floorf"),
-    "ceil": FunctionInfo(1, Result.FLOAT, "ceilf"),
-    "round": FunctionInfo(1, Result.FLOAT, "rintf"),
-    "log1p": FunctionInfo(1, Result.FLOAT, "log1pf"),
-    "log1p_unit": FunctionInfo(1, Result.FLOAT, "log1p_unit", rel_error=2.0**-22),  # of 0 to 1 alone
-    "expm1": FunctionInfo(1, Result.FLOAT, "expm1f"),
-    "rowmax": FunctionInfo(1, Result.ROW, "row_max"),
-    "partial_rowsum": FunctionInfo(1, Result.PARTIAL_ROW, "partial_row_sum"),
-    "add_lanes": FunctionInfo(1, Result.ADD_LANES, "add_lanes"),
-    "any_lane": FunctionInfo(1, Result.ANY_LANE, "any_lane"),
+    "where": FunctionInfo(3, _SELECT, lambda c, a, b: a if c else b, _select),
+    "maximum": FunctionInfo(2, _SAME, max, "maximum", "fmaxf", "imax"),
+    "minimum": FunctionInfo(2, _SAME, min, "minimum", "fminf", "imin"),
+    "abs": FunctionInfo(1, _SAME, abs, "abs", "fabsf", "iabs"),
+    "ceil_div": FunctionInfo(2, _INT, _ceil_div, lambda _, a, b: _ceil_div(a, b), cuda_int="ceil_div"),
+    "floor_div": FunctionInfo(2, _INT, operator.floordiv, lambda _, a, b: a // b, cuda_int="floor_div"),
+    "floor_mod": FunctionInfo(2, _INT, operator.mod, lambda _, a, b: a % b, cuda_int="floor_mod"),
+    "f32": FunctionInfo(1, _FLOAT, float, _to_float),
+    "i32": FunctionInfo(1, _INT, int, _to_int),
+    "i64": FunctionInfo(1, _INT, int, _to_long),
+    "exp2": FunctionInfo(1, _FLOAT, lambda x: 2.0**x, "exp2", "exp2_approx", rel_error=2.0**-22),
+    "log2": FunctionInfo(1, _FLOAT, math.log2, "log2", "log2_approx", abs_error=2.0**-22, rel_error=2.0**-22),
+    "rcp": FunctionInfo(1, _FLOAT, lambda x: 1.0 / x, "reciprocal", "rcp_approx", rel_error=2.0**-23),
+    "tanh_approx": FunctionInfo(1, _FLOAT, math.tanh, "tanh", "tanh_approx", rel_error=2.0**-11),
+    "exp": FunctionInfo(1, _FLOAT, math.exp, "exp", "expf"),
+    "log": FunctionInfo(1, _FLOAT, math.log, "log", "logf"),
+    "tanh": FunctionInfo(1, _FLOAT, math.tanh, "tanh", "tanhf"),
+    "sqrt": FunctionInfo(1, _FLOAT, math.sqrt, "sqrt", "sqrtf"),
+    "rsqrt": FunctionInfo(1, _FLOAT, lambda x: 1.0 / math.sqrt(x), "rsqrt", "rsqrtf"),
+    "erf": FunctionInfo(1, _FLOAT, math.erf, "erf", "erff"),
+    "erfc": FunctionInfo(1, _FLOAT, math.erfc, "erfc", "erfcf", rel_error=2.0**-21),
+    "sin": FunctionInfo(1, _FLOAT, math.sin, "sin", "sinf"),
+    "cos": FunctionInfo(1, _FLOAT, math.cos, "cos", "cosf"),
+    "floor": FunctionInfo(1, _FLOAT, math.floor, "floor", "floorf"),
+    "ceil": FunctionInfo(1, _FLOAT, math.ceil, "ceil", "ceilf"),
+    "round": FunctionInfo(1, _FLOAT, round, "round", "rintf"),
+    "log1p": FunctionInfo(1, _FLOAT, math.log1p, "log1p", "log1pf"),
+    "log1p_unit": FunctionInfo(  # of 0 to 1 alone
+        1,
+        _FLOAT,
+        lambda x: math.log1p(x) if 0 <= x <= 1 else math.nan,
+        _log1p_of_unit,
+        "log1p_unit",
+        rel_error=2.0**-22,
+    ),
+    "expm1": FunctionInfo(1, _FLOAT, math.expm1, "expm1", "expm1f"),
+    "rowmax": FunctionInfo(1, Result.ROW, cuda="row_max"),
+    "partial_rowsum": FunctionInfo(1, Result.PARTIAL_ROW, cuda="partial_row_sum"),
+    "add_lanes": FunctionInfo(1, Result.ADD_LANES, cuda="add_lanes"),
+    "any_lane": FunctionInfo(1, Result.ANY_LANE, cuda="any_lane"),
 }

@@ -13,6 +13,7 @@ Thread coordinates in orchestration: `thread`, `warpgroup`, `consumer`, `block_x
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -22,7 +23,13 @@ from cubridge.ir.types import DType
 SIZES: Final = ("B", "Hq", "Hk", "Lq", "Lk", "D")
 """Batch, query heads, key heads, query length, key length, head dim."""
 
-NAMED_CONSTANTS: Final = ("inf", "nan", "LOG2E", "LN2", "pi")
+NAMED_CONSTANTS: Final[dict[str, float]] = {
+    "inf": math.inf,
+    "nan": math.nan,
+    "LOG2E": math.log2(math.e),
+    "LN2": math.log(2.0),
+    "pi": math.pi,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,11 @@ class Index(Expr):
 
 
 UNARY_OPS: Final = ("-", "~")
-BINARY_OPS: Final = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=")
+COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
+NEGATED: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+"""The comparison that holds where another does not, of operands that are no NaN."""
+
+BINARY_OPS: Final = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", *COMPARISONS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Final, NoReturn, assert_never
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
+    COMPARISONS,
     NAMED_CONSTANTS,
     SIZES,
     Attr,
@@ -34,7 +35,6 @@ BOOL: Final = ValueType(DType.BOOL)
 INT: Final = ValueType(DType.I32)
 FLOAT: Final = ValueType(DType.F32)
 
-_COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _LOGIC: Final = frozenset({"&", "|", "^"})
 _INT_ONLY: Final = frozenset({"//", "%"})
 _CONVERSIONS: Final = {"f32": DType.F32, "i32": DType.I32, "i64": DType.I64}
@@ -157,7 +157,7 @@ def _binary(expr: Binary, left: ValueType, right: ValueType, scope: Scope) -> Va
     if DType.BOOL in (left.dtype, right.dtype) and not (expr.op in ("==", "!=") and left.dtype is right.dtype):
         fail("CU202", f"`{expr.op}` does not apply to {left} and {right}", expr)
     dtype = _common(expr, expr.left, left, expr.right, right, scope)
-    if expr.op in _COMPARISONS:
+    if expr.op in COMPARISONS:
         _no_partial(expr, left, right)
         return ValueType(DType.BOOL, axes)
     if expr.op in _INT_ONLY and not dtype.is_int:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
+    COMPARISONS,
     Attr,
     Binary,
     BoolLit,
@@ -26,7 +27,7 @@ from cubridge.ir.nodes import (
 )  # fmt: skip
 from cubridge.ir.types import DType
 from cubridge.passes.base import fault
-from cubridge.passes.exprs import COMPARISONS, added, addends
+from cubridge.passes.exprs import added, addends
 
 Kind = Literal["bool", "int", "float"]
 _FLOATS: Final = frozenset({"inf", "nan", "LOG2E", "LN2", "pi", "s", "x", "m", "o", "acc"})

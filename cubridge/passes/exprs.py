@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, FloatLit, IntLit, Name, Unary
+from cubridge.ir.nodes import COMPARISONS, NEGATED, Binary, BoolLit, Call, Expr, FloatLit, IntLit, Name, Unary
 
 TRUE: Final = BoolLit(True)
 FALSE: Final = BoolLit(False)
 INF: Final = Name("inf")
 MINUS_INF: Final = Unary("-", INF)
-COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
-NEGATED: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 

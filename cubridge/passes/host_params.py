@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from cubridge.ir.nodes import (
+    COMPARISONS,
     NAMED_CONSTANTS,
     Attr,
     Binary,
@@ -27,7 +28,7 @@ from cubridge.ir.nodes import (
 from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, rewrite, walk
-from cubridge.passes.exprs import COMPARISONS, MIRRORED, number
+from cubridge.passes.exprs import MIRRORED, number
 from cubridge.passes.regions import free_name, param
 from cubridge.passes.scale import host_value, scale_of, without_casts
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cubridge.ir.evaluate import CONSTANTS
-from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, IntLit, Name, Unary
+from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Binary, Call, Expr, FloatLit, IntLit, Name, Unary
 from cubridge.passes.exprs import MIRRORED
 
 
@@ -75,8 +74,8 @@ def _name(name: str, values: Values) -> Range:
         return _exactly(values[name])
     if name in SIZES:
         return Range(1, math.inf, True)
-    if name in CONSTANTS:
-        return _exactly(CONSTANTS[name])
+    if name in NAMED_CONSTANTS:
+        return _exactly(NAMED_CONSTANTS[name])
     return FINITE if name in ("i", "j") else UNKNOWN
 
 

@@ -44,11 +44,6 @@ _CONSTANTS: Final[dict[str, Callable[[], c_ast.Node]]] = {
     "pi": lambda: c.float_constant(math.pi),
 }
 
-_BY_DTYPE: Final = {
-    "maximum": {DType.F32: "fmaxf", DType.I32: "imax"},
-    "minimum": {DType.F32: "fminf", DType.I32: "imin"},
-    "abs": {DType.F32: "fabsf", DType.I32: "iabs"},
-}
 _DIVISIONS: Final = {
     "//": ("/", "floor_div"),
     "%": ("%", "floor_mod"),
@@ -172,8 +167,6 @@ class Expressions:
                 return c.cast(C_TYPES[DType(fn)], self.of(args[0]))
             case "floor_div" | "floor_mod":
                 return self._division(expr, fn, *args)
-            case "maximum" | "minimum" | "abs":
-                return self._by_dtype(expr, fn, args)
             case "rowmax" | "partial_rowsum":
                 return c.call(str(FUNCTIONS[fn].cuda), self._array(args[0]))
             case _:
@@ -192,12 +185,6 @@ class Expressions:
             return c.call("frag_col_f32", c.ident(self.spelling.argument("kv_start")), c.ident(self.spelling.c))
         return c.cast("float", self.of(operand))
 
-    def _by_dtype(self, expr: Expr, fn: str, args: tuple[Expr, ...]) -> c_ast.Node:
-        dtype = self._common(*args)
-        if dtype not in _BY_DTYPE[fn]:
-            raise unsayable(f"`{fn}` of {dtype} has no device form", expr)
-        return c.call(_BY_DTYPE[fn][dtype], *(self.of(a, dtype) for a in args))
-
     def _array(self, operand: Expr) -> c_ast.Node:
         """A whole array for a helper: a row `x[r]` of columns, or `x` over the rows."""
         element = self.of(operand)
@@ -206,12 +193,14 @@ class Expressions:
         return element.name
 
     def _device_call(self, expr: Expr, fn: str, args: tuple[Expr, ...]) -> c_ast.Node:
-        name = FUNCTIONS[fn].cuda
+        info = FUNCTIONS[fn]
+        if info.result is Result.INT and info.cuda_int is not None:
+            return self._int_helper(expr, info.cuda_int, *args)
+        dtype = self._common(*args) if info.result is Result.SAME else DType.F32
+        name = {DType.F32: info.cuda, DType.I32: info.cuda_int}.get(dtype)
         if name is None:
-            raise unsayable(f"`{fn}` has no device form", expr)
-        if FUNCTIONS[fn].result is Result.INT:
-            return self._int_helper(expr, name, *args)
-        return c.call(name, *(self.of(a, DType.F32) for a in args))
+            raise unsayable(f"`{fn}` of {dtype} has no device form", expr)
+        return c.call(name, *(self.of(a, dtype) for a in args))
 
 
 def _are_long(*arms: Expr) -> bool:

@@ -1,1 +1,1 @@
-"""What both engines share: bodies as linear code (`code.py`, open first), expressions as closures, machines, barriers, the scheduler."""
+"""What both engines share: bodies as linear code, expressions as closures, barriers, the scheduler. Open first: `code.py`."""

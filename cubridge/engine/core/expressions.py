@@ -1,4 +1,4 @@
-"""Shared stepping of the engines: a kernel body as linear code with jumps, and expressions as closures over an agent.
+"""Expressions of a kernel body as closures over an agent, and the operands of its statements.
 
 An agent is a group of threads that step together: a warp in the order engine, a team in the value engine. Conditions that differ
 between its threads give a mask of active threads, so that `if thread == 0:` and leader arrivals mean what they mean on a device.
@@ -6,72 +6,75 @@ between its threads give a mask of active threads, so that `if thread == 0:` and
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable
-from typing import TypeAlias, assert_never
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from cubridge.engine.core.operands import GlobalRef, Lanes, Ring, SharedRef, Value, fault, lanes_or_one
 from cubridge.engine.core.sync import Agent
-from cubridge.ir.evaluate import BINARY, CONSTANTS, SCALAR_CALLS
-from cubridge.ir.nodes import (
-    Attr,
-    Binary,
-    BoolLit,
-    Call,
-    Expr,
-    FloatLit,
-    Index,
-    IntLit,
-    Name,
-    Node,
-    Record,
-    Unary,
-)  # fmt: skip
+from cubridge.ir.evaluate import Meaning
+from cubridge.ir.nodes import Attr, Call, Expr, Index, Name
 
-Closure: TypeAlias = "Callable[[Agent], Value]"
+Closure: TypeAlias = Callable[[Agent], Value]
 
 
-def scalar_call(fn: str, args: Iterable[Value], node: Node) -> Value:
-    """A function of numbers. Errors: CU301 for one that there is not, or where it has no value."""
-    if fn not in SCALAR_CALLS:
-        raise fault("CU301", f"`{fn}` cannot be called here", node)
-    try:
-        return SCALAR_CALLS[fn](*args)
-    except (ArithmeticError, ValueError, TypeError) as error:
-        raise fault("CU301", f"this expression has no value: {error}", node) from None
+class _OfAgent(Meaning[Agent]):
+    """Names are the agent's locals; parameters, shared scalars and calls are its machine's. Numbers may differ between threads."""
+
+    def place(self, expr: Name | Attr | Index) -> Closure:
+        match expr:
+            case Name(name):
+                return _local(expr, name)
+            case Attr(Name("p"), name):
+                return lambda agent: agent.machine.param(name, expr)
+            case Attr(Name("smem"), name):
+                return lambda agent: agent.machine.load_shared(agent, name, expr)
+            case Attr(base, name):
+                return _attribute(expr, self.compile(base), name)
+            case Index(Attr(Name("p"), name), indices):
+                parts = [self.compile(x) for x in indices]
+                return lambda agent: agent.machine.element(name, tuple(part(agent) for part in parts), expr)
+            case Index():
+                raise fault("CU301", "only parameters have elements", expr)
+
+    def unary(self, expr: Expr, fn: Callable[[Value], Value], operand: Closure) -> Closure:
+        def by_thread(a: Value) -> Value:
+            return lanes_or_one(map(fn, a.values)) if type(a) is Lanes else fn(a)
+
+        return super().unary(expr, by_thread, operand)
+
+    def binary(self, expr: Expr, fn: Callable[[Value, Value], Value], left: Closure, right: Closure) -> Closure:
+        def by_thread(a: Value, b: Value) -> Value:
+            if type(a) is Lanes:
+                return lanes_or_one(map(fn, a.values, b.values if type(b) is Lanes else (b,) * len(a.values)))
+            return lanes_or_one(fn(a, x) for x in b.values) if type(b) is Lanes else fn(a, b)
+
+        return super().binary(expr, by_thread, left, right)
+
+    def call(self, expr: Call) -> Closure:
+        match expr.fn, expr.args:
+            case "present", (Attr(Name("p"), name),):
+                return lambda agent: agent.machine.present(name, expr)
+            case "bytes", (Attr(Name("smem"), name),):
+                return lambda agent: agent.machine.slot_bytes(name, expr)
+            case "atomic_add", (Attr(Name("p"), name), index, amount):
+                at, by = self.compile(index), self.compile(amount)
+                return lambda agent: agent.machine.atomic_add(agent, name, at(agent), by(agent), expr)
+            case "Ring", (size,):
+                slots = self.compile(size)
+                return lambda agent: Ring(agent.machine.decide_int(slots(agent), expr))
+            case "row_state", ():
+                return lambda agent: agent.machine.row_state(agent, expr)
+            case fn, args:
+                parts = [self.compile(a) for a in args]
+                return lambda agent: agent.machine.call(agent, fn, tuple(part(agent) for part in parts), expr)
 
 
-# ---- expressions -----------------------------------------------------------------------------------------------------
+_OF_AGENT: Final = _OfAgent()
 
 
 def compile_expr(expr: Expr) -> Closure:
     """`expr` as a function of an agent. Errors when called: CU301 where it has no value."""
-    match expr:
-        case BoolLit(value) | IntLit(value) | FloatLit(value):
-            return lambda agent: value
-        case Name(name):
-            return _name(expr, name)
-        case Attr(Name("p"), name):
-            return lambda agent: agent.machine.param(name, expr)
-        case Attr(Name("smem"), name):
-            return lambda agent: agent.machine.load_shared(agent, name, expr)
-        case Attr(base, name):
-            return _attribute(expr, compile_expr(base), name)
-        case Index(Attr(Name("p"), name), indices):
-            parts = tuple(compile_expr(x) for x in indices)
-            return lambda agent: agent.machine.element(name, tuple(part(agent) for part in parts), expr)
-        case Index():
-            raise fault("CU301", "only parameters have elements", expr)
-        case Unary(op, operand):
-            return _unary(op, compile_expr(operand))
-        case Binary(op, left, right):
-            return _binary(expr, BINARY[op], compile_expr(left), compile_expr(right))
-        case Call():
-            return _call(expr)
-        case Record(_, parts):
-            raise fault("CU301", f"`{expr.name}` is not a single value", parts[0] if parts else expr)
-        case _:
-            assert_never(expr)  # pyright: ignore[reportArgumentType]
+    return _OF_AGENT.compile(expr)
 
 
 def compile_operand(expr: Expr) -> Closure:
@@ -87,11 +90,7 @@ def compile_operand(expr: Expr) -> Closure:
             return compile_expr(expr)
 
 
-def _name(expr: Expr, name: str) -> Closure:
-    if name in CONSTANTS:
-        value = CONSTANTS[name]
-        return lambda agent: value
-
+def _local(expr: Expr, name: str) -> Closure:
     def lookup(agent: Agent) -> Value:
         try:
             return agent.names[name]
@@ -122,53 +121,3 @@ def _shared(expr: Expr, name: str, indices: tuple[Closure, ...]) -> Closure:
         return ref
 
     return make
-
-
-def _unary(op: str, operand: Closure) -> Closure:
-    one = operator.neg if op == "-" else _invert
-
-    def apply(agent: Agent) -> Value:
-        value = operand(agent)
-        return lanes_or_one(map(one, value.values)) if type(value) is Lanes else one(value)
-
-    return apply
-
-
-def _invert(value: Value) -> Value:
-    return (not value) if isinstance(value, bool) else operator.invert(value)  # pyright: ignore[reportArgumentType]
-
-
-def _binary(expr: Expr, fn: Callable[[Value, Value], Value], left: Closure, right: Closure) -> Closure:
-    def apply(agent: Agent) -> Value:
-        a, b = left(agent), right(agent)
-        try:
-            if type(a) is Lanes or type(b) is Lanes:
-                return lanes_or_one(map(fn, _spread(a, agent.threads), _spread(b, agent.threads)))
-            return fn(a, b)
-        except (ArithmeticError, ValueError, TypeError) as error:
-            raise fault("CU301", f"this expression has no value: {error}", expr) from None
-
-    return apply
-
-
-def _spread(value: Value, threads: int) -> tuple[Value, ...]:
-    return value.values if type(value) is Lanes else (value,) * threads
-
-
-def _call(expr: Call) -> Closure:
-    match expr.fn, expr.args:
-        case "present", (Attr(Name("p"), name),):
-            return lambda agent: agent.machine.present(name, expr)
-        case "bytes", (Attr(Name("smem"), name),):
-            return lambda agent: agent.machine.slot_bytes(name, expr)
-        case "atomic_add", (Attr(Name("p"), name), index, amount):
-            at, by = compile_expr(index), compile_expr(amount)
-            return lambda agent: agent.machine.atomic_add(agent, name, at(agent), by(agent), expr)
-        case "Ring", (size,):
-            slots = compile_expr(size)
-            return lambda agent: Ring(agent.machine.decide_int(slots(agent), expr))
-        case "row_state", ():
-            return lambda agent: agent.machine.row_state(agent, expr)
-        case fn, args:
-            parts = tuple(compile_expr(a) for a in args)
-            return lambda agent: agent.machine.call(agent, fn, tuple(part(agent) for part in parts), expr)

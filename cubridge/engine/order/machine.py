@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from cubridge.engine.core.barriers import BarrierMachine
 from cubridge.engine.core.code import WAIT, Instruction
-from cubridge.engine.core.expressions import compile_expr, scalar_call
+from cubridge.engine.core.expressions import compile_expr
 from cubridge.engine.core.operands import Lanes, Value, fault
 from cubridge.engine.core.sync import Agent, MBarrier, Meeting, Policy
 from cubridge.engine.order.clock import Access, Clock, Components, join
@@ -16,7 +16,7 @@ from cubridge.engine.order.memory import Content, SharedScalar, Slot
 from cubridge.engine.order.tiles import Scores, WarpTile
 from cubridge.engine.order.work import Keys, Scenario, Work
 from cubridge.ir.diagnostics import Note
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.evaluate import apply, evaluate_number
 from cubridge.ir.hardware import WARP, WARPGROUP, launch_registers
 from cubridge.ir.nodes import Barrier, Counters, Expr, Global, Kernel, Node, Scalar, SharedValue, Stmt
 
@@ -155,7 +155,7 @@ class OrderMachine(BarrierMachine[Warp]):
                     raise fault("CU264", f"step {t} of a sequence of {keys.count} key tiles", node)
                 return keys.tile(t) if fn == "key_tile" else keys.masked(t)
             case _:
-                return scalar_call(fn, args, node)
+                return apply(fn, args, node)
 
     def keys(self, work: Work) -> Keys:
         return self.sequences[work]

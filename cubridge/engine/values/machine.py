@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cubridge.engine.core.barriers import BarrierMachine
 from cubridge.engine.core.code import Instruction
-from cubridge.engine.core.expressions import Closure, compile_expr, scalar_call
+from cubridge.engine.core.expressions import Closure, compile_expr
 from cubridge.engine.core.operands import Lanes, Value, fault
 from cubridge.engine.core.sync import Agent, Policy
 from cubridge.engine.values.gather import gather_checked
@@ -21,6 +21,7 @@ from cubridge.engine.values.launch import Blocks
 from cubridge.engine.values.regions import Env, Item, Run, as_item
 from cubridge.engine.values.tiles import FRAGMENT, LANES, TORCH, RowValues, TeamTile, poison
 from cubridge.ir.diagnostics import CuError, Note
+from cubridge.ir.evaluate import apply
 from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.nodes import (
     Assign,
@@ -40,14 +41,6 @@ from cubridge.ir.nodes import (
     Stmt,
 )  # fmt: skip
 from cubridge.ir.types import DType
-
-_NUMPY: Final[Mapping[str, Callable[..., Value]]] = {
-    "where": np.where, "maximum": np.maximum, "minimum": np.minimum, "abs": np.abs,
-    "ceil_div": lambda a, b: -(-a // b), "floor_div": np.floor_divide, "floor_mod": np.mod,
-    "f32": lambda x: x.astype(np.float32), "i32": lambda x: x.astype(np.int64), "i64": lambda x: x.astype(np.int64),
-    "exp2": np.exp2, "log2": np.log2, "rcp": np.reciprocal, "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
-    "floor": np.floor, "ceil": np.ceil, "round": np.rint,
-}  # fmt: skip
 
 
 class Split(Exception):
@@ -195,9 +188,7 @@ class ValueMachine(BarrierMachine[Team]):
         if function is not None:
             team = agent.team if isinstance(agent, Frame) else agent
             return self.call_function(team, function, fn, args, node)
-        if any(isinstance(a, np.ndarray) for a in args) and fn in _NUMPY:
-            return _NUMPY[fn](*args)
-        return scalar_call(fn, args, node)
+        return apply(fn, args, node)
 
     def call_function(
         self, team: Team, function: ScalarFunction, name: str, args: tuple[Value, ...], node: Node

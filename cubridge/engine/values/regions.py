@@ -10,27 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.engine.core.expressions import scalar_call
 from cubridge.engine.core.operands import fault
 from cubridge.engine.values.tiles import LANES, add_lanes, any_of_warp, partial_rowsum, rowmax, same_bits, spread_lanes
-from cubridge.ir.evaluate import BINARY, CONSTANTS, tensor_call
-from cubridge.ir.nodes import (
-    Assign,
-    Attr,
-    Binary,
-    BoolLit,
-    Call,
-    Expr,
-    FloatLit,
-    Function,
-    If,
-    Index,
-    IntLit,
-    Name,
-    Node,
-    Stmt,
-    Unary,
-)  # fmt: skip
+from cubridge.ir.evaluate import Meaning, apply
+from cubridge.ir.nodes import Assign, Attr, Call, Expr, Function, If, Index, Name, Node, Stmt
+from cubridge.ir.printer import print_expr
 
 Item: TypeAlias = Any
 """A number, or a tensor that broadcasts to [blocks, warps, fragment rows, 8, columns]."""
@@ -81,11 +65,6 @@ def compile_region(function: Function) -> Run:
     return run
 
 
-def compile_value(expr: Expr) -> Read:
-    """One expression of region code, as a function of its environment."""
-    return _expr(expr)
-
-
 def as_item(value: Item) -> Item:
     """A value of the kernel body as region code takes it: one number for each block, or one for all."""
     if not isinstance(value, np.ndarray):
@@ -101,13 +80,13 @@ def as_item(value: Item) -> Item:
 def _statement(stmt: Stmt) -> Run:
     match stmt:
         case Assign(Name(name), value):
-            return _assign_name(name, _expr(value))
+            return _assign_name(name, compile_value(value))
         case Assign(Attr(Name("row"), name), value):
-            return _assign_row(name, _expr(value))
+            return _assign_row(name, compile_value(value))
         case Assign(Attr(Name("tile"), name), value):
-            return _assign_tile(name, _expr(value))
+            return _assign_tile(name, compile_value(value))
         case If(Call("any_lane", (condition,)), then, ()):
-            return _skip(stmt, _expr(condition), [_statement(s) for s in then])
+            return _skip(stmt, compile_value(condition), [_statement(s) for s in then])
         case _:
             raise fault("CU301", "a region does not have this statement", stmt)
 
@@ -168,131 +147,80 @@ def _check_no_op(stmt: If, name: str, old: Item, new: Item, asked: Tensor) -> No
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
-def _expr(expr: Expr) -> Read:
-    match expr:
-        case BoolLit(value) | IntLit(value) | FloatLit(value):
-            return lambda env: value
-        case Name(name):
-            return _name(expr, name)
-        case Attr(Name("row"), name):
-            return _row_field(expr, name)
-        case Attr(Name("p"), name):
-            return lambda env: env.machine.param(name, expr)
-        case Attr(Name("tile"), name):
-            return _tile_field(expr, name)
-        case Index(Attr(Name("p"), name), indices):
-            parts = [_expr(x) for x in indices]
-            return lambda env: env.machine.gather(name, [part(env) for part in parts], env.guards, expr)
-        case Unary(op, operand):
-            return _unary(op, _expr(operand))
-        case Binary(op, left, right):
-            return _binary(expr, op, _expr(left), _expr(right))
-        case Call("where", (condition, yes, no)):
-            return _where(expr, _expr(condition), _expr(yes), _expr(no))
-        case Call(fn, (operand,)) if fn in REDUCTIONS:
-            return _reduction(expr, REDUCTIONS[fn], _expr(operand))
-        case Call(fn, args):
-            return _call(expr, fn, [_expr(a) for a in args])
-        case _:
-            raise fault("CU301", "region code has no such value", expr)
+class _OfRegion(Meaning[Env]):
+    """Names, row state and tile fields are the environment's; an element that a `where` drops need not exist."""
+
+    def place(self, expr: Name | Attr | Index) -> Read:
+        match expr:
+            case Name(name):
+                return _field(expr, lambda env: env.names[name])
+            case Attr(Name("row"), name):
+                return _field(expr, lambda env: env.row[name])
+            case Attr(Name("p"), name):
+                return lambda env: env.machine.param(name, expr)
+            case Attr(Name("tile"), name):
+                return _field(expr, lambda env: _of_rows(env, getattr(env.tile, name)))
+            case Index(Attr(Name("p"), name), indices):
+                parts = [self.compile(x) for x in indices]
+                return lambda env: env.machine.gather(name, [part(env) for part in parts], env.guards, expr)
+            case _:
+                raise fault("CU301", "region code has no such value", expr)
+
+    def binary(self, expr: Expr, fn: Callable[[Item, Item], Item], left: Read, right: Read) -> Read:
+        return super().binary(expr, lambda a, b: fn(*aligned(a, b)), left, right)
+
+    def call(self, expr: Call) -> Read:
+        parts = [self.compile(a) for a in expr.args]
+        match expr.fn, parts:
+            case "where", [condition, yes, no]:
+                return _where(expr, condition, yes, no)
+            case fn, [operand] if fn in REDUCTIONS:
+                return lambda env: _reduced(expr, REDUCTIONS[fn], operand(env))
+            case fn, _:
+                return lambda env: apply(fn, aligned(*(part(env) for part in parts)), expr)
 
 
-def _name(expr: Expr, name: str) -> Read:
-    if name in CONSTANTS:
-        value = CONSTANTS[name]
-        return lambda env: value
+_OF_REGION: Final = _OfRegion()
 
-    def read(env: Env) -> Item:
+
+def compile_value(expr: Expr) -> Read:
+    """One expression of region code, as a function of its environment."""
+    return _OF_REGION.compile(expr)
+
+
+def _field(expr: Expr, read: Read) -> Read:
+    def checked(env: Env) -> Item:
         try:
-            return env.names[name]
-        except KeyError:
-            raise fault("CU301", f"`{name}` has no value here", expr) from None
+            return read(env)
+        except (KeyError, AttributeError):
+            raise fault("CU301", f"`{print_expr(expr)}` has no value here", expr) from None
 
-    return read
-
-
-def _row_field(expr: Expr, name: str) -> Read:
-    def read(env: Env) -> Item:
-        try:
-            return env.row[name]
-        except KeyError:
-            raise fault("CU301", f"the row state has no `{name}`", expr) from None
-
-    return read
+    return checked
 
 
-def _tile_field(expr: Expr, name: str) -> Read:
-    def read(env: Env) -> Item:
-        try:
-            value = getattr(env.tile, name)
-        except AttributeError:
-            raise fault("CU301", f"`tile.{name}` has no value here", expr) from None
-        by_row = isinstance(value, Tensor) and value.ndim == 5 and value.shape[2] == env.machine.fragment_rows
-        return value[:, :, env.rows] if by_row else as_item(value)
-
-    return read
-
-
-def _unary(op: str, operand: Read) -> Read:
-    def apply(env: Env) -> Item:
-        value = operand(env)
-        if op == "-":
-            return -value
-        return (not value) if isinstance(value, bool) else ~value
-
-    return apply
-
-
-def _binary(expr: Expr, op: str, left: Read, right: Read) -> Read:
-    fn = BINARY[op]
-
-    def apply(env: Env) -> Item:
-        a, b = aligned(left(env), right(env))
-        try:
-            return fn(a, b)
-        except (RuntimeError, ZeroDivisionError, OverflowError, TypeError) as error:
-            raise fault("CU301", f"this expression has no value: {error}", expr) from None
-
-    return apply
+def _of_rows(env: Env, value: Item) -> Item:
+    """A field of the tile, of the rows that the region acts on."""
+    by_row = isinstance(value, Tensor) and value.ndim == 5 and value.shape[2] == env.machine.fragment_rows
+    return value[:, :, env.rows] if by_row else as_item(value)
 
 
 def _where(expr: Expr, condition: Read, yes: Read, no: Read) -> Read:
-    def apply(env: Env) -> Item:
+    def run(env: Env) -> Item:
         test = condition(env)
         env.guards.append(test)
         a = yes(env)
         env.guards[-1] = (not test) if isinstance(test, bool) else ~test
         b = no(env)
         env.guards.pop()
-        if isinstance(test, bool):
-            return a if test else b
-        test, a, b = aligned(test, a, b)
-        try:
-            return torch.where(test, a, b)
-        except (RuntimeError, TypeError) as error:
-            raise fault("CU301", f"this expression has no value: {error}", expr) from None
+        return apply("where", aligned(test, a, b), expr)
 
-    return apply
+    return run
 
 
-def _reduction(expr: Expr, fn: Callable[[Tensor], Tensor], operand: Read) -> Read:
-    def apply(env: Env) -> Item:
-        value = operand(env)
-        if not isinstance(value, Tensor):
-            raise fault("CU301", "a reduction of a value that is the same everywhere", expr)
-        return fn(value)
-
-    return apply
-
-
-def _call(expr: Expr, fn: str, args: list[Read]) -> Read:
-    def apply(env: Env) -> Item:
-        values = aligned(*(a(env) for a in args))
-        if not any(isinstance(v, Tensor) for v in values):
-            return scalar_call(fn, values, expr)
-        return tensor_call(expr, fn, list(values))
-
-    return apply
+def _reduced(expr: Expr, fn: Callable[[Tensor], Tensor], value: Item) -> Item:
+    if not isinstance(value, Tensor):
+        raise fault("CU301", "a reduction of a value that is the same everywhere", expr)
+    return fn(value)
 
 
 def aligned(*values: Item) -> tuple[Item, ...]:

@@ -10,15 +10,23 @@ from typing import Final
 from cubridge.frontend.cuda.affine import cancel_anchors
 from cubridge.frontend.cuda.signs import Facts, natural_by
 from cubridge.frontend.cuda.values import Scalar, refusal
-from cubridge.ir.evaluate import CONSTANTS
-from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, FloatLit, IntLit, Name, Unary
+from cubridge.ir.nodes import (
+    COMPARISONS,
+    NAMED_CONSTANTS,
+    Binary,
+    BoolLit,
+    Call,
+    Expr,
+    FloatLit,
+    IntLit,
+    Name,
+    Unary,
+)
 from cubridge.ir.source import Span
 from cubridge.ir.types import DType
 
-COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
-NEGATED: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 _INTEGER: Final = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)([uUlL]*)")
-_NAMED: Final = {name: CONSTANTS[name] for name in ("LOG2E", "LN2", "pi")}
+_NAMED: Final = {name: value for name, value in NAMED_CONSTANTS.items() if math.isfinite(value)}
 
 
 def as_f32(value: float) -> float:

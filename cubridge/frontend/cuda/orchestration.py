@@ -13,7 +13,7 @@ from cubridge.frontend.cuda.context import THREADS, Context
 from cubridge.frontend.cuda.geometry import fragment_columns, register_tile
 from cubridge.frontend.cuda.inlining import roots, written
 from cubridge.frontend.cuda.loops import steps_by_one
-from cubridge.frontend.cuda.numbers import NEGATED, convert, negate
+from cubridge.frontend.cuda.numbers import convert, negate
 from cubridge.frontend.cuda.regions import RESERVED
 from cubridge.frontend.cuda.signs import Facts, is_natural
 from cubridge.frontend.cuda.syntax import (
@@ -46,6 +46,7 @@ from cubridge.frontend.cuda.values import (
 from cubridge.ir.body_types import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import (
+    NEGATED,
     Assign,
     BarrierArrive,
     Binary,

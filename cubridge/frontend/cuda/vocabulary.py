@@ -71,7 +71,7 @@ INSTRUCTIONS: Final[dict[str, Instruction]] = {
 BUILTIN_STATEMENTS: Final[dict[str, str]] = {"__syncthreads": "block_sync"}
 
 BUILTIN_FUNCTIONS: Final[dict[str, str]] = {
-    "fmaxf": "maximum", "fminf": "minimum", "fabsf": "abs", "max": "maximum", "min": "minimum", "abs": "abs",
+    "max": "maximum", "min": "minimum", "abs": "abs",
     **{f.cuda: name for name, f in FUNCTIONS.items() if f.cuda is not None and f.cuda.endswith("f")},
 }  # fmt: skip
 """Of CUDA's own library, elementwise."""
