@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from cubridge.backend.compile.cache import content_key, default_cache_dir
 from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.kinds import NumberKind, TensorKind
 from cubridge.backend.launch.operator import AttentionOperator, ExtraArgument, OperatorPlan
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.spec import Shape
@@ -71,6 +71,7 @@ def compile_adapted(
         preconditions=traced.spec.preconditions,
         constants=captures.constants(),
         gives_lse=traced.spec.gives_lse,
+        held=traced.held,
     )
     judge = DeviceCheck(adapted, cases, default_cache_dir() if cache_dir is None else cache_dir) if check else None
     return AttentionOperator(plan, device_of, judge)
@@ -93,43 +94,36 @@ def extra_arguments(traced: Traced) -> tuple[ExtraArgument, ...]:
 
 def _argument(traced: Traced, name: str, default: object, given: Mapping[str, object]) -> ExtraArgument:
     recording = traced.assembled.lifter.recording
-    free = name in recording.inputs or (name in recording.scalars and name not in recording.fixed)
-    if free:
-        return ExtraArgument(name, default)
+    if name in recording.inputs:
+        kind = TensorKind(recording.inputs[name].dtype, traced.extents(name))
+        return ExtraArgument(name, default, kind)
+    if name in recording.scalars and name not in recording.fixed:
+        return ExtraArgument(name, default, NumberKind(type(recording.scalars[name])))
     return ExtraArgument(name, default, fixed=True, adapted=given.get(name, default))
 
 
 # ---- captured values -------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SpecCaptures:
-    """From a call to the captured values of its spec, on the CPU. Calls of the same sizes with the same arguments, unchanged
-    since, are answered from the last one. `fixed`: arguments that a call does not hand over. `bound`: how large in size the
-    kernel's arithmetic lets captured integers be."""
+    """From a call to the captured values of its spec, on the CPU; read anew at every call, for a tensor may change in ways that
+    nothing counts. `fixed`: arguments that a call does not hand over. `bound`: how large in size the kernel's arithmetic lets
+    captured integers be."""
 
     traced: Traced
     fixed: Mapping[str, object]
     bound: int = LARGEST
-    _last: tuple[object, dict[str, CaptureValue]] | None = None
-    _held: list[weakref.ref[Tensor]] = field(default_factory=list[weakref.ref[Tensor]])
 
     def __call__(self, inputs: Mapping[str, Tensor], extras: Mapping[str, object]) -> dict[str, CaptureValue]:
-        q, k, _ = inputs["q"], inputs["k"], inputs["v"]
+        q, k = inputs["q"], inputs["k"]
         sizes = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3]).sizes()
         read = {**inputs, **extras} if self._reads_inputs() else dict(extras)
-        tensors = [t for t in read.values() if isinstance(t, Tensor)]
-        key = (tuple(sizes.values()), tuple((n, _identity(v)) for n, v in read.items()))
-        fresh = any(t.is_inference() for t in tensors) or any(ref() is None for ref in self._held)
-        if self._last is not None and self._last[0] == key and not fresh:
-            return self._last[1]
         numbers = {n: v for n, v in self.fixed.items() if isinstance(v, (bool, int, float))}
         on_cpu = numbers | {n: v.detach().cpu() if isinstance(v, Tensor) else v for n, v in read.items()}
         found = self.traced.captures(sizes, on_cpu)  # pyright: ignore[reportArgumentType]
         self._check(found)
-        values = cast("dict[str, CaptureValue]", dict(found))
-        self._last, self._held = (key, values), [weakref.ref(t) for t in tensors]
-        return values
+        return cast("dict[str, CaptureValue]", dict(found))
 
     def _check(self, found: Mapping[str, Tensor]) -> None:
         """Errors: CU490 for an integer with which the kernel's arithmetic would leave 32 bits."""
@@ -155,10 +149,6 @@ class SpecCaptures:
     def _reads_inputs(self) -> bool:
         """A computed capture may read q, k or v."""
         return any(c.kind == "computed" for c in self.traced.spec.captures)
-
-
-def _identity(value: object) -> object:
-    return (id(value), 0 if value.is_inference() else value._version) if isinstance(value, Tensor) else value
 
 
 # ---- the check of the compiled kernel --------------------------------------------------------------------------------

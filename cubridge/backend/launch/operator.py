@@ -15,6 +15,7 @@ from cubridge.backend.compile.cache import content_key
 from cubridge.backend.compile.headers import include_closure
 from cubridge.backend.launch.arguments import bind_sizes, check_types, outputs_of
 from cubridge.backend.launch.device import Device, KernelText
+from cubridge.backend.launch.kinds import Kind, check_kind
 from cubridge.backend.launch.runtime import LSE, OUTPUT, Checked, Launcher, new_output, say_once
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.printer import print_expr
@@ -33,11 +34,12 @@ _serial = count()
 
 @dataclass(frozen=True, slots=True)
 class ExtraArgument:
-    """An argument of the reference besides q, k, v. `fixed`: the adaptation holds for the value `adapted` alone (a flag, a
-    string, a number that the reference turns into something else)."""
+    """An argument of the reference besides q, k, v. `kind`: what a call may give; None where it is `fixed`, and the adaptation
+    holds for the value `adapted` alone (a flag, a string, a number that the reference turns into something else)."""
 
     name: str
     default: object = inspect.Parameter.empty
+    kind: Kind | None = None
     fixed: bool = False
     adapted: object = None
 
@@ -51,7 +53,8 @@ class OperatorPlan:
     """What one operator computes.
 
     `captures`: from {q, k, v} and the extra arguments to every captured value that the kernel or its host formulas read.
-    `constants`: the captured values among them that the reference fixes; they are part of the operator's identity."""
+    `constants`: the captured values among them that the reference fixes; they are part of the operator's identity. `held`: the
+    tensors that the reference computes with besides its arguments."""
 
     text: KernelText
     captures: CaptureSource = field(repr=False)
@@ -59,6 +62,7 @@ class OperatorPlan:
     preconditions: tuple[Precondition, ...] = ()
     constants: Mapping[str, CaptureValue] = field(default_factory=dict)
     gives_lse: bool = False
+    held: Callable[[], tuple[Tensor, ...]] = field(default=tuple, repr=False)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -105,6 +109,10 @@ class AttentionOperator:
 
     def run(self, inputs: Mapping[str, Tensor], extras: Mapping[str, object]) -> list[Tensor]:
         """What the operator does on real tensors."""
+        sizes = bind_sizes(self.plan.text.contract, inputs)
+        for argument in self.plan.arguments:
+            if argument.kind is not None:
+                check_kind(argument.name, argument.kind, extras[argument.name], sizes)
         captures = self.plan.captures(inputs, extras)
         outputs = self.launcher(inputs["q"].device).run(inputs, captures, self.plan.outputs)
         return [outputs[name] for name in self.plan.outputs]
@@ -176,6 +184,8 @@ def refuse_gradients(inputs: Mapping[str, Tensor], plan: OperatorPlan, tensors: 
     for name, tensor in zip(names, (*inputs.values(), *tensors), strict=True):
         if tensor is not None and tensor.requires_grad:
             raise _needs_gradient(f"`{name}` requires a gradient")
+    if any(tensor.requires_grad for tensor in plan.held()):
+        raise _needs_gradient("a parameter that the reference holds requires a gradient")
 
 
 def _register(operator: AttentionOperator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 import torch
@@ -56,15 +54,6 @@ def say_once() -> Callable[[str], None]:
     return say
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What a captured array was made from: the tensor and its version then."""
-
-    tensor: weakref.ref[Tensor]
-    version: int
-    sizes: tuple[int, ...]
-
-
 Checked = Callable[["Launcher", LoadedKernel, int], None]
 """Judges a form, the kernel of a head dim, before its first result is handed out. Raises CuError to refuse it."""
 
@@ -91,7 +80,6 @@ class Launcher:
         self._kernels: dict[tuple[DType, int], LoadedKernel] = {}
         self._plans: dict[CallForm, CallPlan | None] = {}
         self._align = max((t.align_bytes for t in text.contract.tensors), default=1)
-        self._captured: dict[str, tuple[_Source, Tensor]] = {}
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, captures: Mapping[str, CaptureValue] | None = None, *, lse: bool = False
@@ -193,7 +181,7 @@ class Launcher:
             case MapOfTensor(name):
                 return self.device.tensor_map(plan.maps[name].request(tensors))
             case CapturedAddress():
-                array = self._captured_array(field, captures, plan.names)
+                array = captured_tensor(field, captures, plan.names, self.device.torch_device)
                 keep.append(array)
                 return array.data_ptr()
             case CounterAddress(count):
@@ -206,23 +194,6 @@ class Launcher:
                 raise InternalError(f"`p.{field.name}` does not differ from call to call")
             case _:
                 assert_never(field.value)
-
-    def _captured_array(
-        self, field: ParamField, captures: Mapping[str, CaptureValue], names: Mapping[str, Scalar]
-    ) -> Tensor:
-        """As `captured_tensor`; the same tensor, unchanged since, is converted once."""
-        assert isinstance(field.value, CapturedAddress)
-        given = captures.get(field.value.name)
-        if not isinstance(given, torch.Tensor) or given.is_inference():
-            return captured_tensor(field, captures, names, self.device.torch_device)
-        sizes = tuple(int(evaluate_number(e, names)) for e in field.value.extents)
-        if field.name in self._captured:
-            source, array = self._captured[field.name]
-            if source.tensor() is given and source.version == given._version and source.sizes == sizes:
-                return array
-        array = captured_tensor(field, captures, names, self.device.torch_device)
-        self._captured[field.name] = (_Source(weakref.ref(given), given._version, sizes), array)
-        return array
 
 
 def new_output(argument: TensorArgument, sizes: Mapping[str, int], half: Tensor) -> Tensor:

@@ -33,6 +33,11 @@ _ROW: Final = re.compile(r"R\d+")
 _DTYPES: Final[dict[Sort, Literal["f32", "i32", "bool"]]] = {Sort.REAL: "f32", Sort.INT: "i32", Sort.BOOL: "bool"}
 
 
+def follows_sizes(extent: Term) -> bool:
+    """Is it a formula of the sizes of q, k, v?"""
+    return all(x.name in (*SIZES, "G") for x in walk(extent) if isinstance(x, Size))
+
+
 MAX_CHECKED: Final = 1 << 24
 """Subscripts with more values than this are not checked one by one."""
 
@@ -72,8 +77,7 @@ class CaptureTable:
         shape, sort, kind, span = self._describe(tensor)
         kept = tuple(axis for axis, extent in enumerate(shape) if not is_const(extent, 1))
         for axis in kept:
-            strange = next((x for x in walk(shape[axis]) if isinstance(x, Size) and x.name not in (*SIZES, "G")), None)
-            if strange is not None:
+            if not follows_sizes(shape[axis]):
                 refuse("CU488", f"extent {axis} of `{tensor}` follows no size of the problem", span, _EXTENT_HELP)
         return Source(tensor, self._free_name(tensor, is_number=not kept), kept, shape, sort, kind, span)
 

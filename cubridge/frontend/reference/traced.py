@@ -10,16 +10,18 @@ from torch import Tensor
 
 from cubridge.frontend.reference.algebra.terms import Arena, new_arena
 from cubridge.frontend.reference.assemble import Assembled
-from cubridge.frontend.reference.captures import CaptureValues
+from cubridge.frontend.reference.captures import CaptureValues, follows_sizes
 from cubridge.frontend.reference.evaluate import evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.places import error_span
+from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.quiet import off_stdout, uncompiled
 from cubridge.frontend.reference.record import first_line
 from cubridge.frontend.reference.refusal import fail
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
+from cubridge.ir.nodes import Expr
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Shape
 
@@ -41,12 +43,23 @@ class Traced:
         """The arguments besides q, k, v at a shape. Errors: CU473."""
         return call_extra_inputs(self.reference, shape)
 
+    def held(self) -> tuple[Tensor, ...]:
+        """The tensors that the reference holds and computes with: parameters, buffers, those of closures and globals."""
+        return tuple(real for real, _ in self.assembled.lifter.recording.constants)
+
     def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
         """The spec's captures for one launch. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
         with new_arena(self.arena):
             values = CaptureValues(self.assembled.lifter, self.assembled.table)
             values.check(self.assembled.subscripts, self.arena.flags, sizes, inputs)
             return values.at(sizes, inputs, wide)
+
+    def extents(self, argument: str) -> tuple[Expr | None, ...]:
+        """Formulas of the extents of a tensor argument; None where one follows no size."""
+        with new_arena(self.arena):
+            writer = ExprWriter(self.assembled.table.subscript, self.reference.span)
+            shape = self.assembled.lifter.shape(self.assembled.lifter.recording.inputs[argument])
+            return tuple(writer.expr(extent) if follows_sizes(extent) else None for extent in shape)
 
     def meets_preconditions(self, shape: Shape) -> bool:
         """May the kernel be launched at this shape, as far as the sizes and the scalar arguments say?"""

@@ -229,14 +229,11 @@ def test_a_captured_view_is_made_contiguous(bench: Bench) -> None:
     assert torch.equal(_captured(bench)[:, :LK], bench.captures["weight"])
 
 
-def test_a_captured_tensor_is_converted_once_until_it_changes(bench: Bench) -> None:
+def test_what_a_captured_tensor_holds_is_read_at_every_call(bench: Bench) -> None:
     weight = bench.captures["weight"]
     assert isinstance(weight, Tensor)
     bench.run()
-    first = _captured(bench)
-    bench.run()
-    assert _captured(bench) is first
-    weight[0, 0] = 7.0
+    weight.numpy()[0, 0] = 7.0  # which moves no version counter
     bench.run()
     assert _captured(bench)[0, 0] == 7.0
     bench.captures["weight"] = torch.rand(HQ, LK)

@@ -1,0 +1,131 @@
+"""Calls of operators with arguments unlike those of the adaptation, and with values that change between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.compiled import compile_adapted
+from cubridge.ir.diagnostics import CuError
+
+L = 40
+
+
+def operator(reference: Callable[..., object], **extra: Callable[..., object]) -> AttentionOperator:
+    """`extra`: each argument from a shape."""
+    given = {"extra_inputs": lambda shape, _: {n: make(shape) for n, make in extra.items()}} if extra else {}
+    device = EmulatorDevice(schedules=(0,))
+    return compile_adapted(adapt_unchecked(reference, "sm80", **given), lambda _: device, check=False)
+
+
+def qkv(lq: int = L, lk: int = L, heads: int = 2) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(lq)
+    return [torch.randn(2, heads, n, 64, generator=generator).bfloat16() for n in (lq, lk, lk)]
+
+
+def check(run: AttentionOperator, reference: Callable[..., Tensor], inputs: list[Tensor], **extra: object) -> None:
+    """Equal to the reference in fp64."""
+    wide = {n: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for n, x in extra.items()}
+    with torch.no_grad():
+        right = reference(*(t.double() for t in inputs), **wide)
+        torch.testing.assert_close(run(*inputs, **extra).double(), right, rtol=2e-2, atol=2e-2)
+
+
+def refused(run: AttentionOperator, **extra: object) -> CuError:
+    with pytest.raises(CuError) as caught, torch.no_grad():
+        run(*qkv(), **extra)
+    return caught.value
+
+
+def scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * q.shape[-1] ** -0.5
+
+
+def times(weights: Tensor, v: Tensor) -> Tensor:
+    return weights.to(v.dtype) @ v.repeat_interleave(weights.shape[1] // v.shape[1], 1)
+
+
+def biased(q, k, v, bias):
+    s = scores(q, k)
+    s = s.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else s + bias
+    return times(s.softmax(-1), v)
+
+
+def documents(q, k, v, doc):
+    same = doc[: q.shape[2], None] - doc[None, : k.shape[2]] < 1
+    return times(scores(q, k).masked_fill(~same, -torch.inf).softmax(-1), v)
+
+
+# ---- kinds -----------------------------------------------------------------------------------------------------------
+
+
+def test_another_kind_of_element_is_refused() -> None:
+    run = operator(biased, bias=lambda s: torch.zeros(s.Lq, s.Lk))
+    keep = torch.ones(L, L).tril() > 0
+    mask = torch.zeros(L, L).masked_fill(~keep, -torch.inf)
+    check(run, biased, qkv(), bias=mask)
+    check(run, biased, qkv(), bias=mask.bfloat16())
+    for other, said in ((keep, "torch.bool"), (keep.long(), "torch.int64"), (1.0, "`bias` is a float")):
+        error = refused(run, bias=other)
+        assert error.diagnostics[0].code == "CU824" and said in str(error)
+
+
+def test_an_integer_of_another_width_is_refused() -> None:
+    """uint8 wraps in torch, and int64 in a kernel does not."""
+    run = operator(documents, doc=lambda s: torch.arange(max(s.Lq, s.Lk)) // 9)
+    doc = torch.arange(L) // 9
+    check(run, documents, qkv(), doc=doc)
+    assert "torch.uint8; the kernel was adapted with torch.int64" in str(refused(run, doc=doc.to(torch.uint8)))
+
+
+def test_another_rank_or_broadcast_is_refused() -> None:
+    run = operator(biased, bias=lambda s: torch.linspace(0, 3, s.Lq)[:, None])
+    bias = torch.linspace(-3, 3, L)
+    check(run, biased, qkv(), bias=bias[:, None])
+    for other in (bias, bias[None], bias[:, None].expand(L, L), bias[None, None, :, None], bias[:5, None]):
+        error = refused(run, bias=other)
+        assert error.diagnostics[0].code == "CU824" and "adapted with [Lq, 1], which is [40, 1] here" in str(error)
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def test_values_that_change_without_a_count_are_read() -> None:
+    run = operator(biased, bias=lambda s: torch.linspace(0, 3, s.Lk))
+    array = np.linspace(0, 3, L, dtype="float32")
+    bias = torch.from_numpy(array)
+    check(run, biased, qkv(), bias=bias)
+    bias.data.neg_()
+    check(run, biased, qkv(), bias=bias)
+    array *= -2
+    check(run, biased, qkv(), bias=bias)
+
+
+# ---- gradients -------------------------------------------------------------------------------------------------------
+
+
+class Learned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sink = nn.Parameter(torch.linspace(-1, 1, 64))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return times((scores(q, k) + self.sink[torch.arange(k.shape[2]) % 64]).softmax(-1), v)
+
+
+def test_a_learned_parameter_inside_the_reference_is_refused_like_an_argument() -> None:
+    reference = Learned()
+    run = operator(reference)
+    check(run, reference, qkv())
+    with pytest.raises(CuError, match="requires a gradient") as caught:
+        run(*qkv())
+    assert caught.value.diagnostics[0].code == "CU822"
+    reference.requires_grad_(False)
+    run(*qkv())
