@@ -14,8 +14,9 @@ from cubridge.ir.spec import Shape
 from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.types import DTYPES
 from cubridge.judge.attention import Attention, full_attention
-from cubridge.judge.checker import Checker, approximations
+from cubridge.judge.checker import Checker, approximations, furthest_off
 from cubridge.judge.long_lengths import check_long_lengths, long_fault
+from cubridge.judge.places import wrong_place
 from cubridge.judge.plan import SMALL, emulator_cases, value_cases
 from cubridge.judge.runners import ValueRunner
 from cubridge.judge.tools import EMULATED_HEAD_DIM, emulate
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cubridge.driver.reference import TracedReference
     from cubridge.ir.nodes import Kernel
     from cubridge.judge.findings import CaseResult
+    from cubridge.judge.problem import Problem
 
 
 def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
@@ -35,12 +37,14 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
         return faults
     known = attention or full_attention()
     checker = Checker(known, dtype_of(kernel), approximations(kernel))
-    cases = value_cases(known.spec, replace(SMALL, D=head_dim(kernel)))[:3]
+    cases = value_cases(known.spec, replace(SMALL, D=head_dim(kernel)))
     with one_thread():
-        results = checker.run(ValueRunner(kernel), cases)
-    differences = _differences(results, known, kernel)
-    fault = None if differences else long_fault(kernel, known.spec)
-    return differences if fault is None else (fault,)
+        for case in cases:
+            wrong = _difference(kernel, known, checker.problem(case))
+            if wrong is not None:
+                return (wrong,)
+    fault = long_fault(kernel, known.spec)
+    return () if fault is None else (fault,)
 
 
 def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
@@ -55,7 +59,13 @@ def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | No
     checker = Checker(known, dtype, approximations(kernel))
     with one_thread():
         results = checker.run(emulate(chosen.text, dtype), emulator_cases(known.spec, EMULATED_HEAD_DIM))
-    return _differences(results, known, kernel)
+    return tuple(
+        Diagnostic(
+            "CU844", f"{r.stage}: {_not_computed(known, r.shape, r.inputs)}: {r.detail.splitlines()[0]}", kernel.span
+        )
+        for r in results
+        if not r.accepted
+    )[:1]
 
 
 def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None) -> tuple[CaseResult, ...]:
@@ -72,16 +82,19 @@ def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None)
     return results
 
 
-def _differences(results: tuple[CaseResult, ...], known: Attention, kernel: Kernel) -> tuple[Diagnostic, ...]:
-    return tuple(
-        Diagnostic(
-            "CU844",
-            f"{r.stage}: the kernel does not compute {known.name} at {r.shape} ({r.inputs}): {r.detail.splitlines()[0]}",
-            kernel.span,
-        )
-        for r in results
-        if not r.accepted
-    )[:1]
+def _difference(kernel: Kernel, known: Attention, problem: Problem) -> Diagnostic | None:
+    """What the value engine has against a kernel on one problem, where it begins. Errors: CU3xx where the run cannot go on."""
+    runner = ValueRunner(kernel)
+    judgement = problem.judge(*runner.run(problem, lse=problem.lse is not None))
+    if judgement.accepted:
+        return None
+    span, note = wrong_place(kernel, known.spec, problem, judgement)
+    message = f"{runner.stage}: {_not_computed(known, str(problem.shape), problem.inputs)}: {furthest_off(judgement)}"
+    return Diagnostic("CU844", message, span, (note,))
+
+
+def _not_computed(known: Attention, shape: str, inputs: str) -> str:
+    return f"the kernel does not compute {known.name} at {shape} ({inputs})"
 
 
 def dtype_of(kernel: Kernel) -> str:

@@ -40,6 +40,7 @@ CODES: Final[dict[str, str]] = {
     "CU223": "work counters are drawn from and not finished",
     "CU224": "an index may pass what 32 bits hold",
     "CU225": "what `any_lane` skips is not an exact no-op",
+    "CU226": "a hidden score that is not -inf",
     # CU25x, CU26x order
     "CU250": "a deadlock",
     "CU251": "two accesses to shared memory that nothing orders",

@@ -64,7 +64,7 @@ class Checker:
         judgement = problem.judge(out, lse)
         vague = problem.vagueness >= VAGUE
         accepted = judgement.accepted and not vague
-        detail = _filled(problem) if accepted else _vague(problem) if vague else _where(judgement)
+        detail = _filled(problem) if accepted else _vague(problem) if vague else furthest_off(judgement)
         return CaseResult(
             runner.stage,
             shape,
@@ -94,7 +94,8 @@ class Checker:
         return MutantResult(name, None if result.accepted else result.stage, _how_far(result))
 
 
-def _where(judgement: Judgement) -> str:
+def furthest_off(judgement: Judgement) -> str:
+    """The element with the largest error, in words."""
     if judgement.worst <= 1.0:
         return "the output is right, the LSE is not"
     return f"at {judgement.where}: {judgement.value:.6g}, not {judgement.expected:.6g}"

@@ -45,6 +45,28 @@ def _steep(q: Tensor, k: Tensor, v: Tensor) -> Triple:
     return 4.0 * q, k * ramp, v
 
 
+def _rising(q: Tensor, k: Tensor, v: Tensor) -> Triple:
+    """Scores that rise by some 15 from key tile to key tile, over more than the exponents that fp32 has: a weight whose reference
+    stays behind overflows."""
+    import torch
+
+    heights = torch.linspace(_RISE, 0.0, max(k.shape[2], 1))
+    k, q = k.clone(), q.clone()
+    k[..., 0], q[..., 0] = heights, q.shape[-1] ** 0.5
+    return q, k, v
+
+
+def _level(q: Tensor, k: Tensor, v: Tensor) -> Triple:
+    """All scores far below 0 and nearly equal: what hides a key by a finite score shows it, and small weights count."""
+    q, k = q.clone(), k.clone()
+    k[..., 0], q[..., 0] = -_DEPTH, q.shape[-1] ** 0.5
+    return q, k, v
+
+
+_RISE: Final = 112.0
+_DEPTH: Final = 1024.0
+
+
 def _index_coded(q: Tensor, k: Tensor, v: Tensor) -> Triple:
     """V tells key, column and head apart, so that a swapped or shifted element shows."""
     import torch
@@ -76,4 +98,6 @@ KINDS: Final[dict[str, Callable[[Tensor, Tensor, Tensor], Triple]]] = {
     "index-coded V": _index_coded,
     "one-hot V": _one_hot,
     "constant V": _constant,
+    "rising scores": _rising,
+    "level scores": _level,
 }

@@ -38,6 +38,8 @@ _TOLERANCE: Final = 1e-5
 _NOTHING: Final = 1e-12
 """A weight that counts as 0: in fp64, forms of one formula differ by so much, such as `1 + erf(x)` and `erfc(-x)`."""
 _EDGES: Final = 6
+_GROUPS: Final = 3
+"""Groups of keys that one row takes in one after the other; a group may come again."""
 _SCORE_SIZE: Final = 8.0
 
 
@@ -187,13 +189,15 @@ class _Comparison:
         tiles = torch.tensor([n for keys in chosen for n, _ in keys])
         columns = torch.tensor([c for keys in chosen for _, c in keys])
         single = self._keys(which, tiles, columns)
-        some = [self.random.sample(keys, 3) for keys in chosen]
+        some = [self.random.sample(keys * _GROUPS, _GROUPS) for keys in chosen]
         everywhere = torch.arange(len(chosen))
         several = [
             self._keys(everywhere, torch.tensor([k[g][0] for k in some]), torch.tensor([k[g][1] for k in some]))
-            for g in range(3)
+            for g in range(_GROUPS)
         ]
-        return self._compare(which, [single]) or self._compare(everywhere, several)
+        return self._compare(which, [single], self._scale()) or self._compare(
+            everywhere, several, self.points.kernel.region("row_update")
+        )
 
     def _chosen(self) -> list[list[tuple[int, list[int]]]]:
         """Key tiles and columns for each query tile."""
@@ -250,7 +254,8 @@ class _Comparison:
         visited = (self.visits.times[which, tiles] > 0).view(at)
         return Keys(start, j, s, visited, self.visits.masked[which, tiles].view(at))
 
-    def _compare(self, which: Tensor, groups: list[Keys]) -> Diagnostic | None:
+    def _compare(self, which: Tensor, groups: list[Keys], otherwise: Node) -> Diagnostic | None:
+        """`otherwise`: what is to blame where no key is seen or hidden wrongly."""
         i = self.places.i[which]
         tile = SimpleNamespace(**{name: value[which] for name, value in vars(self.tile).items()})
         j = torch.cat([k.j for k in groups], -1).squeeze(1)
@@ -266,7 +271,9 @@ class _Comparison:
             hidden = wrong & ((out == 0) != (wanted == 0))
             p, r, c = (hidden if bool(hidden.any()) else wrong).nonzero()[0].tolist()
             key = groups[c // COLUMNS]
-            parts = self._parts(float(wanted[p, r, c]), float(out[p, r, c]), bool(key.visited[p]), bool(key.masked[p]))
+            parts = self._parts(
+                float(wanted[p, r, c]), float(out[p, r, c]), bool(key.visited[p]), bool(key.masked[p]), otherwise
+            )
             values = f"the weight {float(out[p, r, c]):.6g}, and in the reference {float(wanted[p, r, c]):.6g}"
             where = f"key j={int(j[p, 0, 0, c])} has {values} {self._point(which, p, r)}"
             return _diagnostic(where, *parts)
@@ -278,7 +285,7 @@ class _Comparison:
             p, r = wrong.nonzero()[0].tolist()
             values = f"the LSE is {float(lse[p, r]):.6g}, and in the reference {float(wanted[p, r]):.6g}"
             keys = f"over keys j={int(j[p].min())} to {int(j[p].max())}"
-            return _diagnostic(f"{values} {keys} {self._point(which, p, r)}", self._scale())
+            return _diagnostic(f"{values} {keys} {self._point(which, p, r)}", otherwise)
         return None
 
     def _point(self, which: Tensor, p: int, r: int) -> str:
@@ -286,7 +293,7 @@ class _Comparison:
         b, h, i = int(self.places.b[place]), int(self.places.h[place]), int(self.places.i[place, r])
         return f"in row i={i} of head h={h}, batch b={b}; {_sizes(self.points.shape)}"
 
-    def _parts(self, wanted: float, got: float, visited: bool, masked: bool) -> tuple[Node, ...]:
+    def _parts(self, wanted: float, got: float, visited: bool, masked: bool, otherwise: Node) -> tuple[Node, ...]:
         """The parts of the kernel that a wrong weight points to."""
         kernel = self.points.kernel
         mask = _assigned(kernel.region("mask"), "s")
@@ -294,7 +301,7 @@ class _Comparison:
             return kernel.region("key_sequence"), mask
         if got and not wanted and not masked:
             return kernel.region("key_masked"), mask
-        return (mask,) if bool(wanted) != bool(got) else (self._scale(),)
+        return (mask,) if bool(wanted) != bool(got) else (otherwise,)
 
     def _scale(self) -> Node:
         """What scores are multiplied by: the score region, or where it does nothing, the parameter that exponents take."""

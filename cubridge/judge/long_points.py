@@ -30,6 +30,7 @@ _SHAPES: Final = (
     Shape(1, 6, 3, 16389, 4099, 0),
     Shape(2, 4, 4, 8192, 16389, 0),
     Shape(1, 2, 1, 131072, 131072, 0),
+    Shape(1, 2, 2, 128, 1 << 21, 0),
 )
 _LONGEST: Final = 1 << 22
 """Longest length that a number in an expression asks for."""

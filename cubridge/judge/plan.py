@@ -31,11 +31,14 @@ _VALUE_CASES: Final = (
     Case("one-hot V", Shape(1, 2, 1, 65, 64, 0), 4),
     Case("constant V", Shape(1, 2, 1, 1, 63, 0), 5),
     Case("random", Shape(1, 1, 1, 1, 1, 0), 6),
+    Case("rising scores", Shape(1, 2, 1, 128, 512, 0), 12),
+    Case("level scores", Shape(1, 2, 2, 65, 190, 0), 13),
 )
 _EMULATOR_CASES: Final = (
     Case("index-coded V", Shape(1, 4, 2, 200, 300, 0), 7),
     Case("steep", Shape(1, 2, 1, 129, 449, 0), 8),
     Case("random", Shape(1, 1, 1, 1, 65, 0), 9),
+    Case("rising scores", Shape(1, 2, 1, 128, 384, 0), 14),
 )
 _MUTANT_CASES: Final = (
     Case("index-coded V", Shape(1, 4, 2, 200, 330, 0), 10),
@@ -60,7 +63,7 @@ def mutant_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
 
 def gpu_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:
     """Equal and unequal lengths over `GPU_LENGTHS`, grouped heads, every kind of input; then the user's shape."""
-    kinds = ("random", "steep", "index-coded V", "large scores", "one-hot V")
+    kinds = ("random", "steep", "index-coded V", "large scores", "one-hot V", "rising scores", "level scores")
     pairs = [(n, n) for n in GPU_LENGTHS] + [(1, n) for n in GPU_LENGTHS] + [(257, 1000), (1000, 257), (2048, 512)]
     cases = [Case(kinds[x % len(kinds)], Shape(2, 6, 3, lq, lk, 0), x) for x, (lq, lk) in enumerate(pairs)]
     return _fit(spec, (*cases, Case("random", shape)), shape.D)

@@ -14,6 +14,7 @@ from cubridge.verify.barriers import check_barriers
 from cubridge.verify.body import check_body, check_schedule
 from cubridge.verify.budget import check_counters, check_shared_memory
 from cubridge.verify.fences import check_fences, check_groups
+from cubridge.verify.fills import check_fills
 from cubridge.verify.keys import check_keys
 from cubridge.verify.pipeline import check_pipeline
 from cubridge.verify.ranges import check_body_ranges, check_region_ranges
@@ -30,7 +31,13 @@ STRUCTURE_RULES: Final[tuple[Rule, ...]] = (check_structure,)
 FIELD_RULES: Final[tuple[Rule, ...]] = (check_traits, check_fields)
 
 REGION_TYPES: Final[tuple[Rule, ...]] = (check_regions,)
-REGION_RULES: Final[tuple[Rule, ...]] = (check_tile_state, check_row_state, check_region_ranges, check_skips)
+REGION_RULES: Final[tuple[Rule, ...]] = (
+    check_tile_state,
+    check_row_state,
+    check_fills,
+    check_region_ranges,
+    check_skips,
+)
 
 BODY_TYPES: Final[tuple[Rule, ...]] = (check_schedule, check_body)
 BODY_RULES: Final[tuple[Rule, ...]] = (

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from tree_sitter import Node
 
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.forms import form_faults, name_faults
+from cubridge.frontend.cuda.launches import launch_faults
 from cubridge.frontend.cuda.macros import Macro
 from cubridge.frontend.cuda.text import Headers, ParsedText, TranslationUnit, first_line, read_unit
 from cubridge.frontend.cuda.views import MISFIT
-from cubridge.ir.contract import Instantiation, LaunchContract, MapOfTensor, instantiations
+from cubridge.ir.contract import ElementType, Instantiation, LaunchContract, MapOfTensor, TensorAddress, instantiations
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Tile
+from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Store, Tile
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.walk import walk
 
 _HALVES_OF_A_PANEL: Final = 64
+_MOVED_BYTES: Final = 16
 _WORD: Final = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -97,14 +100,18 @@ def assertion_faults(context: Context) -> Iterator[Diagnostic]:
 
 
 def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
-    """CU428 where the launch contract says another block size, or another box of a TMA copy, than the text."""
+    """CU428 where the launch contract says another block size, another grid, less alignment, or another box of a TMA copy, than
+    the text needs."""
     values: dict[str, int | float] = {"D": head_dim(kernel), **dict(instance.macros)}
     constants = {**values, **kernel.constant_values}
     if _number(contract.block, values) != _number(kernel.threads, constants):
         yield Diagnostic(MISFIT, "the launch contract has another block size than the launch bounds", kernel.span)
+    yield from islice(launch_faults(kernel, contract, values), 1)
     for node in walk(kernel):
         if isinstance(node, CopyAsync):
             yield from _box_faults(node, kernel, contract, constants)
+        if isinstance(node, CopyAsync | Store):
+            yield from _alignment_faults(node, contract)
 
 
 def _number(expr: Expr, values: dict[str, int | float]) -> object:
@@ -129,6 +136,24 @@ def _box_faults(
         )
     if box.swizzle_bytes != tile.swizzle:
         yield Diagnostic(MISFIT, f"tensor map `{box.name}` swizzles otherwise than this tile", copy.span)
+
+
+def _alignment_faults(moved: CopyAsync | Store, contract: LaunchContract) -> Iterator[Diagnostic]:
+    """Tiles of half elements move 16 bytes at a time, by cp.async, TMA or a vector store."""
+    field = _field(moved.src if isinstance(moved, CopyAsync) else moved.dst)
+    param = next((p for p in contract.params if p.name == field), None)
+    match param and param.value:
+        case MapOfTensor(name):
+            tensor = contract.tensor(contract.tensor_map(name).tensor)
+        case TensorAddress(name):
+            tensor = contract.tensor(name)
+        case _:
+            return
+    if tensor.element is ElementType.HALF and tensor.align_bytes % _MOVED_BYTES:
+        message = (
+            f"moves {_MOVED_BYTES} bytes at a time, and the contract aligns `{tensor.name}` to {tensor.align_bytes}"
+        )
+        yield Diagnostic(MISFIT, message, moved.span)
 
 
 def _field(place: Expr) -> str:

@@ -1,0 +1,57 @@
+"""What the launch contract computes from sizes, at sizes where formulas change their branch: blocks, and values of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from cubridge.frontend.cuda.views import MISFIT
+from cubridge.ir.contract import HostValue, LaunchContract
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import Break, Expr, Kernel
+from cubridge.ir.walk import free_names, walk
+
+_MACHINE: Final = {"SM_COUNT": 132, "L2_BYTES": 1 << 25}
+_LARGEST: Final = (1 << 31) - 1
+
+
+def launch_faults(kernel: Kernel, contract: LaunchContract, form: Mapping[str, int | float]) -> Iterator[Diagnostic]:
+    """CU428 for a grid that is no number of blocks, or not one block for each query tile where no block takes several; and for
+    parameters that have no value. `form`: D and the macros of the instantiation."""
+    tile = int(evaluate_number(contract.query_tile, form))
+    loops = any(isinstance(node, Break) for node in walk(kernel))
+    formulas = [(f.name, f.value.expr) for f in contract.params if isinstance(f.value, HostValue)]
+    for sizes in _sizes(tile, int(evaluate_number(contract.key_tile, form))):
+        names = {**_MACHINE, **form, **sizes}
+        grid = _number(contract.grid, names)
+        tiles = sizes["B"] * sizes["Hq"] * -(-sizes["Lq"] // tile)
+        if type(grid) is not int or not 1 <= grid <= _LARGEST:
+            yield _fault(f"the grid is {grid} blocks", contract.grid, sizes)
+        elif not loops and grid != tiles:
+            yield _fault(f"the grid has {grid} blocks, one for each query tile would be {tiles}", contract.grid, sizes)
+        for name, expr in formulas:
+            if free_names(expr) <= names.keys() and _number(expr, names) is None:
+                yield _fault(f"`p.{name}` has no value", expr, sizes)
+
+
+def _sizes(rows: int, keys: int) -> Iterator[dict[str, int]]:
+    """Lengths below, at and past whole tiles, one head and one batch, grouped heads, and lengths of long problems."""
+    lengths = ((1, 1), (rows, keys), (2 * rows, 3 * keys), (rows + 1, keys - 1), (1, 1 << 21), (1 << 17, 1 << 17))
+    for lq, lk in lengths:
+        for b, hq, hk in ((1, 1, 1), (2, 6, 3)):
+            yield {"B": b, "Hq": hq, "Hk": hk, "Lq": lq, "Lk": lk}
+
+
+def _number(expr: Expr, names: Mapping[str, int | float]) -> int | float | None:
+    """None where it has no value, as what is divided by zero."""
+    try:
+        value = evaluate_number(expr, names)
+    except CuError:
+        return None
+    return value if isinstance(value, int | float) else None
+
+
+def _fault(what: str, expr: Expr, sizes: Mapping[str, int]) -> Diagnostic:
+    at = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return Diagnostic(MISFIT, f"{what} at {at}", expr.span)
