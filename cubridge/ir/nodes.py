@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from cubridge.ir.operations import Effect, Order
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.types import DType
 
@@ -304,9 +305,12 @@ class RegionCall(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Op(Stmt):
-    """Base of the statements written as one call, `name(args)`: fields are the arguments in order."""
+    """Base of the statements written as one call, `op(args)`: fields are the arguments in order, those in `keywords` by name.
+    A subclass is the row of its operation: all that parser, printer and static rules need to know of it."""
 
     op: ClassVar[str]
+    keywords: ClassVar[tuple[str, ...]] = ()
+    effect: ClassVar[Effect]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +318,7 @@ class Zero(Op):
     """`dst` becomes zeros."""
 
     op: ClassVar[str] = "zero"
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",))
     dst: Expr
 
 
@@ -322,6 +327,7 @@ class Cast(Op):
     """Register tile `dst` becomes `src` in dst's element type."""
 
     op: ClassVar[str] = "cast"
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",))
     dst: Expr
     src: Expr
 
@@ -332,6 +338,8 @@ class CopyAsync(Op):
     With `signal` (TMA) its bytes complete on that barrier, else it joins the open cp.async group."""
 
     op: ClassVar[str] = "copy_async"
+    keywords: ClassVar[tuple[str, ...]] = ("row", "signal")
+    effect: ClassVar[Effect] = Effect(writes=("dst", "signal"), needs=("copies",), order=Order.MEMORY)
     dst: Expr
     src: Expr
     row: Expr
@@ -343,23 +351,27 @@ class Store(Op):
     """Rows of register tile or row vector `src` to view `dst` from `row` on, cast to its type; rows past the end are dropped."""
 
     op: ClassVar[str] = "store"
+    keywords: ClassVar[tuple[str, ...]] = ("row", "src")
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",))
     dst: Expr
     row: Expr
     src: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Commit(Op):
+class CpAsyncCommit(Op):
     """Close the open cp.async group (may be empty)."""
 
     op: ClassVar[str] = "commit"
+    effect: ClassVar[Effect] = Effect(changes=("copies",))
 
 
 @dataclass(frozen=True, slots=True)
-class WaitGroup(Op):
+class CpAsyncWait(Op):
     """Wait until at most `pending` cp.async groups of this thread are in flight."""
 
     op: ClassVar[str] = "wait_group"
+    effect: ClassVar[Effect] = Effect(changes=("copies",), order=Order.ACQUIRE)
     pending: Expr
 
 
@@ -368,6 +380,7 @@ class BlockSync(Op):
     """All threads of the block meet."""
 
     op: ClassVar[str] = "block_sync"
+    effect: ClassVar[Effect] = Effect(order=Order.ACQUIRE | Order.RELEASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +388,7 @@ class WgmmaFence(Op):
     """Orders register writes before the wgmma operations that read or accumulate into them."""
 
     op: ClassVar[str] = "wgmma_fence"
+    effect: ClassVar[Effect] = Effect(changes=("registers", "wgmma"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +396,7 @@ class WgmmaCommit(Op):
     """Close the open wgmma group of this warpgroup."""
 
     op: ClassVar[str] = "wgmma_commit"
+    effect: ClassVar[Effect] = Effect(changes=("wgmma",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +404,7 @@ class WgmmaWait(Op):
     """Wait until at most `pending` wgmma groups of this warpgroup are in flight."""
 
     op: ClassVar[str] = "wgmma_wait"
+    effect: ClassVar[Effect] = Effect(changes=("registers", "wgmma"), order=Order.ACQUIRE)
     pending: Expr
 
 
@@ -397,6 +413,7 @@ class BarrierInit(Op):
     """One thread sets the number of arrivals that complete a phase of `barrier`."""
 
     op: ClassVar[str] = "barrier_init"
+    effect: ClassVar[Effect] = Effect(writes=("barrier",), needs=("initialisation",), order=Order.MEMORY)
     barrier: Expr
     arrivals: Expr
 
@@ -406,6 +423,7 @@ class BarrierInitFence(Op):
     """Makes barrier initialisation visible to the async proxy."""
 
     op: ClassVar[str] = "barrier_init_fence"
+    effect: ClassVar[Effect] = Effect(changes=("initialisation",), order=Order.MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +431,7 @@ class BarrierExpect(Op):
     """Arrive once and expect `bytes` of asynchronous copies in this phase."""
 
     op: ClassVar[str] = "barrier_expect"
+    effect: ClassVar[Effect] = Effect(writes=("barrier",), order=Order.RELEASE)
     barrier: Expr
     bytes: Expr
 
@@ -422,6 +441,7 @@ class BarrierArrive(Op):
     """Every active thread arrives once."""
 
     op: ClassVar[str] = "barrier_arrive"
+    effect: ClassVar[Effect] = Effect(writes=("barrier",), order=Order.RELEASE)
     barrier: Expr
 
 
@@ -430,6 +450,7 @@ class BarrierWait(Op):
     """Wait until the phase of parity `phase` has completed."""
 
     op: ClassVar[str] = "barrier_wait"
+    effect: ClassVar[Effect] = Effect(order=Order.ACQUIRE)
     barrier: Expr
     phase: Expr
 
@@ -439,6 +460,7 @@ class NamedSync(Op):
     """Arrive at a named barrier and wait until `threads` have."""
 
     op: ClassVar[str] = "named_sync"
+    effect: ClassVar[Effect] = Effect(order=Order.ACQUIRE | Order.RELEASE)
     id: Expr
     threads: Expr
 
@@ -448,6 +470,7 @@ class NamedArrive(Op):
     """Arrive at a named barrier without waiting."""
 
     op: ClassVar[str] = "named_arrive"
+    effect: ClassVar[Effect] = Effect(order=Order.RELEASE)
     id: Expr
     threads: Expr
 
@@ -457,6 +480,7 @@ class RingNext(Op):
     """Step a ring `Ring(n)` (fields `slot`, `phase`, both 0 at first): the phase flips when the slot wraps to 0."""
 
     op: ClassVar[str] = "ring_next"
+    effect: ClassVar[Effect] = Effect(writes=("ring",))
     ring: Expr
 
 
@@ -465,6 +489,7 @@ class RegistersRelease(Op):
     """Lower the register count of this warpgroup's threads to `count`."""
 
     op: ClassVar[str] = "registers_release"
+    effect: ClassVar[Effect] = Effect(changes=("register budget",))
     count: Expr
 
 
@@ -473,6 +498,7 @@ class RegistersTake(Op):
     """Raise the register count of this warpgroup's threads to `count`, once that many are free."""
 
     op: ClassVar[str] = "registers_take"
+    effect: ClassVar[Effect] = Effect(changes=("register budget",))
     count: Expr
 
 
@@ -481,13 +507,14 @@ class FinishCounters(Op):
     """The last block to finish leaves the scheduler's counters at zero."""
 
     op: ClassVar[str] = "finish_counters"
+    effect: ClassVar[Effect] = Effect(writes=("counters",))
     counters: Expr
 
 
 OPS: Final[dict[str, type[Op]]] = {
     c.op: c
     for c in (
-        Zero, Cast, CopyAsync, Store, Commit, WaitGroup, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
+        Zero, Cast, CopyAsync, Store, CpAsyncCommit, CpAsyncWait, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
         BarrierInitFence, BarrierExpect, BarrierArrive, BarrierWait, NamedSync, NamedArrive, RingNext, RegistersRelease,
         RegistersTake, FinishCounters,
     )

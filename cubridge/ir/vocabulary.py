@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from cubridge.ir.nodes import (
@@ -20,6 +20,7 @@ from cubridge.ir.nodes import (
     TensorMap,
     Tile,
 )
+from cubridge.ir.walk import field_names
 
 PRECEDENCE: Final[dict[str, int]] = {
     "<": 1, "<=": 1, ">": 1, ">=": 1, "==": 1, "!=": 1,
@@ -75,12 +76,7 @@ FIELD_FORMS: Final[dict[str, Form]] = {
     )
 }
 
-_OP_KEYWORDS: Final[dict[str, tuple[str, ...]]] = {"copy_async": ("row", "signal"), "store": ("row", "src")}
-
-
-def _op_form(name: str, cls: type[Op]) -> Form:
-    keywords = _OP_KEYWORDS.get(name, ())
-    return Form(cls, tuple(f.name for f in fields(cls) if f.name not in (*keywords, "span")), None, keywords)
-
-
-OP_FORMS: Final[dict[str, Form]] = {name: _op_form(name, cls) for name, cls in OPS.items()}
+OP_FORMS: Final[dict[str, Form]] = {
+    name: Form(cls, tuple(f for f in field_names(cls) if f not in cls.keywords), None, cls.keywords)
+    for name, cls in OPS.items()
+}

@@ -19,6 +19,7 @@ from cubridge.ir.nodes import (
     Cast,
     CopyAsync,
     Counters,
+    CpAsyncWait,
     Expr,
     FinishCounters,
     For,
@@ -38,7 +39,6 @@ from cubridge.ir.nodes import (
     SharedValue,
     Stmt,
     Store,
-    WaitGroup,
     WgmmaWait,
     Zero,
 )
@@ -311,7 +311,7 @@ def _finish(stmt: FinishCounters, scope: BodyScope) -> None:
             fail("CU202", "this must be counters, `p.NAME`", stmt.counters)
 
 
-def _pending(stmt: WaitGroup | WgmmaWait, scope: BodyScope) -> None:
+def _pending(stmt: CpAsyncWait | WgmmaWait, scope: BodyScope) -> None:
     _constant(stmt.pending, scope, 0, 7)
 
 
@@ -328,7 +328,7 @@ _OPS: Final[dict[type[Op], Callable[..., None]]] = {
     Cast: _cast,
     CopyAsync: _copy,
     Store: _store,
-    WaitGroup: _pending,
+    CpAsyncWait: _pending,
     WgmmaWait: _pending,
     BarrierInit: _barrier_init,
     BarrierExpect: _barrier_expect,

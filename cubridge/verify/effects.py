@@ -7,67 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Flag, auto
-from typing import Final
+from typing import Final, assert_never
 
 from cubridge.ir.nodes import (
+    REGIONS,
+    TILE_ARGUMENTS,
     Assign,
     Attr,
-    BarrierArrive,
-    BarrierExpect,
-    BarrierInit,
-    BarrierInitFence,
-    BarrierWait,
-    BlockSync,
     Break,
     Call,
-    Cast,
-    Commit,
     CopyAsync,
     Expr,
-    FinishCounters,
     For,
     Gemm,
     If,
     Index,
     Loop,
     Name,
-    NamedArrive,
-    NamedSync,
     Node,
+    Op,
     RegionCall,
-    RegistersRelease,
-    RegistersTake,
     RegisterTile,
-    RingNext,
     Stmt,
-    Store,
-    WaitGroup,
-    WgmmaCommit,
-    WgmmaFence,
-    WgmmaWait,
-    Zero,
-)  # fmt: skip
+)
+from cubridge.ir.operations import Order
+from cubridge.ir.region_types import RULES
 from cubridge.ir.walk import children, walk
 
-
-class Order(Flag):
-    """How a statement takes part in order between threads."""
-
-    NONE = 0
-    MEMORY = auto()  # touches shared memory
-    ACQUIRE = auto()
-    RELEASE = auto()
-    CONTROL = auto()  # leaves a block
-
+_REGISTERS: Final = frozenset({*TILE_ARGUMENTS, "row"})
+"""What regions of a kernel body write; the tile is filled by the schedule, which nothing reorders."""
 
 _CLASHES: Final = ((Order.MEMORY, Order.ACQUIRE), (Order.MEMORY, Order.RELEASE), (Order.ACQUIRE, Order.RELEASE))
-
-REGION_WRITES: Final[dict[str, tuple[int, ...]]] = {
-    "score": (0,), "mask": (0,), "row_init": (0,), "row_update": (1,), "row_probs": (0, 1), "row_rescale": (0,),
-    "row_finalize": (0, 1),
-}  # fmt: skip
-"""Positions of the arguments that a region may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +79,14 @@ def effects(stmt: Stmt) -> Effects:
         case Gemm():
             return _gemm(stmt)
         case RegionCall(region, args):
-            written = [_base(args[x]) for x in REGION_WRITES.get(region, ())]
-            return _of(reads=(*(n for a in args for n in _read(a)), "registers"), writes=written)
-        case _:
+            written = RULES[region].writes & _REGISTERS
+            named = zip(REGIONS[region], args, strict=False)
+            reads = (*(n for a in args for n in _read(a)), "registers")
+            return _of(reads=reads, writes=(_base(arg) for name, arg in named if name in written))
+        case Op():
             return _operation(stmt)
+        case _:
+            assert_never(stmt)  # pyright: ignore[reportArgumentType]
 
 
 def around(stmt: If | For | Loop, inner: Effects) -> Effects:
@@ -145,47 +119,12 @@ def _gemm(stmt: Gemm) -> Effects:
     return _of(reads=operands, writes=(_base(stmt.dst), *shared), order=Order.MEMORY)
 
 
-def _operation(stmt: Stmt) -> Effects:
-    reads = [n for child in children(stmt) for n in _read(child)]
-    match stmt:
-        case Zero(dst) | Cast(dst, _):
-            return _of(reads=(*reads, "registers"), writes=(_base(dst),))
-        case CopyAsync(dst, _, _, signal):
-            joins = ("copies",) if signal is None else ()
-            signals = () if signal is None else (_base(signal),)
-            return _of(reads=(*reads, *joins), writes=(_base(dst), *signals), order=Order.MEMORY)
-        case Store(dst):
-            return _of(reads=(*reads, "registers"), writes=(_base(dst),))
-        case Commit():
-            return _of(writes=("copies",))
-        case WaitGroup():
-            return _of(reads=reads, writes=("copies",), order=Order.ACQUIRE)
-        case BarrierInit(barrier, _):
-            return _of(reads=(*reads, "initialisation"), writes=(_base(barrier),), order=Order.MEMORY)
-        case BarrierInitFence():
-            return _of(writes=("initialisation",), order=Order.MEMORY)
-        case BarrierExpect(barrier) | BarrierArrive(barrier):
-            return _of(reads=reads, writes=(_base(barrier),), order=Order.RELEASE)
-        case BarrierWait():
-            return _of(reads=reads, order=Order.ACQUIRE)
-        case BlockSync() | NamedSync():
-            return _of(reads=reads, order=Order.ACQUIRE | Order.RELEASE)
-        case NamedArrive():
-            return _of(reads=reads, order=Order.RELEASE)
-        case WgmmaFence():
-            return _of(writes=("registers", "wgmma"))
-        case WgmmaCommit():
-            return _of(writes=("wgmma",))
-        case WgmmaWait():
-            return _of(reads=reads, writes=("registers", "wgmma"), order=Order.ACQUIRE)
-        case RingNext(ring):
-            return _of(reads=reads, writes=(_base(ring),))
-        case RegistersRelease() | RegistersTake():
-            return _of(writes=("register budget",))
-        case FinishCounters(counters):
-            return _of(writes=(_base(counters),))
-        case _:
-            return _of(reads=reads, order=Order.CONTROL)
+def _operation(stmt: Op) -> Effects:
+    row = stmt.effect
+    read = [n for child in children(stmt) for n in _read(child)]
+    written = [_base(x) for x in (getattr(stmt, field) for field in row.writes) if x is not None]
+    in_group = not isinstance(stmt, CopyAsync) or stmt.signal is None
+    return _of(reads=(*read, *(row.needs if in_group else ())), writes=(*written, *row.changes), order=row.order)
 
 
 def _of(

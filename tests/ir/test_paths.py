@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.nodes import Assign, Commit, Field, FloatLit, Kernel, Name, Row, Zero
+from cubridge.ir.nodes import Assign, CpAsyncCommit, Field, FloatLit, Kernel, Name, Row, Zero
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.paths import Path, Splice, get, paths, put
 from cubridge.ir.types import DType
@@ -59,10 +59,10 @@ def test_splice_edits_and_forwards() -> None:
     kernel = golden_kernel("sm80")
     body = Path(("regions", "row_init", "body"))
     row_m, row_l = kernel.region("row_init").body
-    splice = Splice(body, 0, (row_m,), (Zero(Name("a")), Commit()))
+    splice = Splice(body, 0, (row_m,), (Zero(Name("a")), CpAsyncCommit()))
     changed = splice.apply(kernel)
     assert isinstance(changed, Kernel)
-    assert changed.region("row_init").body == (Zero(Name("a")), Commit(), row_l)
+    assert changed.region("row_init").body == (Zero(Name("a")), CpAsyncCommit(), row_l)
     assert splice.forward(body / 0) is None
     assert splice.forward(body / 1 / "value") == body / 2 / "value"
     assert splice.forward(Path.parse("regions.score")) == Path.parse("regions.score")

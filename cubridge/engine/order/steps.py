@@ -10,7 +10,7 @@ from cubridge.engine.order.memory import Content
 from cubridge.engine.order.tiles import RowTile, Scores, WarpTile, as_rows, as_tile
 from cubridge.engine.order.work import Work
 from cubridge.ir.diagnostics import Note
-from cubridge.ir.nodes import Gemm, RegionCall, Stmt
+from cubridge.ir.nodes import REGIONS, Gemm, RegionCall, Stmt
 
 if TYPE_CHECKING:
     from cubridge.engine.order.machine import OrderMachine, Warp
@@ -21,7 +21,7 @@ Step: TypeAlias = "Callable[[OrderMachine, Warp, tuple[Value, ...], RegionCall],
 def region_step(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt: RegionCall) -> None:
     """Take the step that a call of a region stands for."""
     step = _STEPS.get(stmt.region)
-    if step is None or len(args) != _ARITY[stmt.region]:
+    if step is None or len(args) != len(REGIONS[stmt.region]):
         raise fault("CU301", f"`{stmt.region}` is not called so in a kernel body", stmt)
     step(machine, warp, args, stmt)
 
@@ -112,9 +112,6 @@ _STEPS: Final[Mapping[str, Step]] = {
     "row_rescale": _row_rescale,
     "row_finalize": _row_finalize,
 }
-_ARITY: Final = {
-    "score": 3, "mask": 3, "row_init": 2, "row_update": 4, "row_probs": 5, "row_rescale": 3, "row_finalize": 4,
-}  # fmt: skip
 
 
 def cast_step(machine: OrderMachine, warp: Warp, dst: WarpTile, src: WarpTile, stmt: Stmt) -> None:

@@ -23,6 +23,7 @@ from cubridge.ir.nodes import (
     Break,
     Call,
     CopyAsync,
+    CpAsyncWait,
     Expr,
     For,
     Gemm,
@@ -43,7 +44,6 @@ from cubridge.ir.nodes import (
     Store,
     TensorMap,
     Tile,
-    WaitGroup,
     WgmmaFence,
     WgmmaWait,
 )  # fmt: skip
@@ -134,7 +134,7 @@ def _at_statement(kernel: Kernel, block: Path, body: tuple[Stmt, ...], x: int, s
 def _said_twice(stmt: Stmt) -> str | None:
     """Why a statement that follows itself adds nothing, if it does not."""
     match stmt:
-        case WaitGroup() | WgmmaWait() | WgmmaFence() | BlockSync() | BarrierInitFence():
+        case CpAsyncWait() | WgmmaWait() | WgmmaFence() | BlockSync() | BarrierInitFence():
             return "a wait or fence that follows itself"
         case Assign() | RegisterTile() if not effects(stmt).writes & effects(stmt).reads:
             return "an assignment that does not read what it writes"
@@ -202,7 +202,7 @@ def _phases(kernel: Kernel, stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
 
 
 _COUNTS: Final[dict[type[Stmt], tuple[str, int]]] = {
-    WaitGroup: ("pending", 1), WgmmaWait: ("pending", 1), BarrierInit: ("arrivals", 1), NamedSync: ("threads", 32),
+    CpAsyncWait: ("pending", 1), WgmmaWait: ("pending", 1), BarrierInit: ("arrivals", 1), NamedSync: ("threads", 32),
     NamedArrive: ("threads", 32), RegistersRelease: ("count", 8), RegistersTake: ("count", 8),
 }  # fmt: skip
 """Which field of a statement is a count, and its smallest step."""
