@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 from cubridge.driver.kernels import ChosenKernel
 from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.lift import Lifted, lift
-from cubridge.frontend.cuda.text import Headers, folder_headers
+from cubridge.frontend.cuda.text import folder_headers
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
 
@@ -18,7 +17,7 @@ def lift_kernel(kernel: ChosenKernel, dtype: str, head_dim: int, source: SourceF
     Errors: CU42x, every statement outside the vocabulary; CU809."""
     text = kernel.text if source is None else kernel.with_text(source)
     instance = kernel.instantiation(dtype, head_dim)
-    headers = _headers(text.include_dirs)
+    headers = folder_headers(*text.include_dirs)
     return lift(text.source, text.contract, instance, headers, own_lemmas(Path(kernel.text.source.name)))
 
 
@@ -35,8 +34,3 @@ def is_readable(kernel: ChosenKernel, dtype: str, head_dim: int) -> bool:
     except CuError:
         return False
     return True
-
-
-@cache
-def _headers(folders: tuple[Path, ...]) -> Headers:
-    return folder_headers(*folders)

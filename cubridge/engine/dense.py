@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cubridge.ir.evaluate import by_name, evaluate
-from cubridge.ir.nodes import Call, Expr, Index, IntLit, Name, Node
+from cubridge.engine.elements import at_elements, axis_grids
+from cubridge.ir.nodes import Call, Expr, Name
+from cubridge.ir.spec import Shape
 from cubridge.ir.stable import stable_spec
 from cubridge.ir.walk import free_names, rewrite, walk
 
@@ -82,7 +83,7 @@ def spec_values_at(spec: AttentionSpec, scope: Mapping[str, object], values: Ten
 
 def visible_at(spec: AttentionSpec, scope: Mapping[str, object]) -> Tensor:
     """The mask of `spec` at the points of `scope`, as in `spec_values_at`, whatever the scores. Errors: CU301."""
-    return _tensor(spec.mask, dict(scope), torch.bool)  # pyright: ignore[reportArgumentType]
+    return at_elements(spec.mask, dict(scope), torch.bool)  # pyright: ignore[reportArgumentType]
 
 
 def _values(
@@ -95,7 +96,7 @@ def _values(
 ) -> SpecValues:
     spec = stable_spec(spec)
     score, score_slope = _derivative(spec.score, "s", scope, full, derivatives)
-    visible = _tensor(spec.mask, scope, torch.bool).expand(full) & (
+    visible = at_elements(spec.mask, scope, torch.bool).expand(full) & (
         score != -torch.inf
     )  # a captured bias may hold -inf
     empty = ~visible.any(-1, keepdim=True)
@@ -113,7 +114,7 @@ def _values(
     gain = torch.where(empty, 0.0, gain)
     lse, read = None, _read_by_lse(spec, scope, visible)
     if spec.lse is not None:
-        lse = _tensor(spec.lse, scope, torch.float64).expand(*full[:3], 1)
+        lse = at_elements(spec.lse, scope, torch.float64).expand(*full[:3], 1)
         sums_nothing = ~torch.stack([keys.any(-1, keepdim=True) for keys in read]).all(0)
         lse = torch.where(sums_nothing, -torch.inf, lse).squeeze(-1)
     sensitivity = torch.where(visible, weight_slope, 0.0) * gain
@@ -133,44 +134,14 @@ def _values(
 
 
 def _scope(q: Tensor, k: Tensor, captures: Mapping[str, Tensor | int | float | bool]) -> Scope:
-    sizes = {"B": q.shape[0], "Hq": q.shape[1], "Hk": k.shape[1], "Lq": q.shape[2], "Lk": k.shape[2], "D": q.shape[3]}
-    axes = {
-        name: torch.arange(sizes[size]).view([-1 if n == axis else 1 for n in range(4)])
-        for axis, (name, size) in enumerate((("b", "B"), ("h", "Hq"), ("i", "Lq"), ("j", "Lk")))
-    }
+    sizes = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3]).sizes()
     wide = {n: c.double() if isinstance(c, torch.Tensor) and c.is_floating_point() else c for n, c in captures.items()}
-    return {**sizes, **axes, **wide}
+    return {**sizes, **axis_grids(sizes), **wide}
 
 
 def _kv_heads(spec: AttentionSpec, scope: Scope, heads: int) -> Tensor:
-    index = _tensor(spec.kv_head, scope, torch.int64)
+    index = at_elements(spec.kv_head, scope, torch.int64)
     return index.expand(1, scope["h"].shape[1], 1, 1).reshape(-1).clamp(0, heads - 1)  # pyright: ignore
-
-
-def _tensor(expr: Expr, scope: Scope, dtype: torch.dtype) -> Tensor:
-    """`expr` over `scope`. Indices are clamped: the branch that a `where` drops may read out of range."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)  # what an integer tensor becomes where it meets a float literal
-    try:
-        return torch.as_tensor(evaluate(_clamped(expr, scope), by_name(scope)), dtype=dtype)
-    finally:
-        torch.set_default_dtype(before)
-
-
-def _clamped(expr: Expr, scope: Scope) -> Expr:
-    """`expr` with every index of a capture clamped into its extent."""
-
-    def clamp(node: Node) -> Node:
-        if not (isinstance(node, Index) and isinstance(node.base, Name)):
-            return node
-        extents = scope[node.base.id].shape  # pyright: ignore
-        inside = tuple(
-            Call("minimum", (Call("maximum", (x, IntLit(0))), IntLit(int(n) - 1)))
-            for x, n in zip(node.indices, extents, strict=True)
-        )
-        return Index(node.base, inside, span=node.span)
-
-    return rewrite(expr, clamp)
 
 
 def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
@@ -180,14 +151,14 @@ def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
         return torch.zeros_like(visible[..., :1], dtype=torch.float64)
     read = visible
     for over in (r.over for r in spec.rows if r.over != spec.mask):
-        read = read | _tensor(over, scope, torch.bool)
+        read = read | at_elements(over, scope, torch.bool)
     top = torch.where(read, scope["x"], -torch.inf).amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0.0)
     used = [spec.finalize] if spec.lse is None else [spec.finalize, spec.lse]
     rows = {r.name for r in spec.rows}
     for node in (node for expr in used for node in walk(expr)):
         if isinstance(node, Call) and node.fn == "exp" and "m" in (names := free_names(node)) and not names & rows:
-            top = top + _tensor(node.args[0], {**scope, "m": top}, torch.float64).clamp_min(0.0)
+            top = top + at_elements(node.args[0], {**scope, "m": top}, torch.float64).clamp_min(0.0)
     return top
 
 
@@ -195,7 +166,7 @@ def _read_by_lse(spec: AttentionSpec, scope: Scope, visible: Tensor) -> list[Ten
     """The keys [B, Hq, Lq, Lk] of each reduction that the LSE reads."""
     read = frozenset[str]() if spec.lse is None else free_names(spec.lse)
     over = [r.over for r in spec.rows if r.name in read] or [spec.mask]
-    seen = [visible if o == spec.mask else _tensor(o, scope, torch.bool) & (scope["x"] != -torch.inf) for o in over]
+    seen = [visible if o == spec.mask else at_elements(o, scope, torch.bool) & (scope["x"] != -torch.inf) for o in over]
     return [keys.expand(visible.shape) for keys in seen]
 
 
@@ -205,8 +176,8 @@ _REDUCE = {"sum": (torch.sum, 0.0), "max": (torch.amax, -torch.inf), "min": (tor
 
 def _reduce(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
     reduce, neutral = _REDUCE[row.kind]
-    over = _tensor(row.over, scope, torch.bool).expand(full)
-    body = _tensor(row.body, scope, torch.float64).expand(full)
+    over = at_elements(row.over, scope, torch.bool).expand(full)
+    body = at_elements(row.body, scope, torch.float64).expand(full)
     return reduce(torch.where(over, body, neutral), dim=-1, keepdim=True)
 
 
@@ -216,10 +187,10 @@ def _derivative(
     """`expr` for every element, and the magnitude of its derivative by the elementwise value `name`, 0 if not wanted. Where
     autograd has no number (1 / (1 + exp(-x)) past the range of exp is inf / inf), a difference quotient."""
     if not wanted:
-        return _tensor(expr, scope, torch.float64).expand(full), torch.zeros(full, dtype=torch.float64)
+        return at_elements(expr, scope, torch.float64).expand(full), torch.zeros(full, dtype=torch.float64)
     with torch.enable_grad():
         leaf = scope[name].detach().clone().requires_grad_()  # pyright: ignore
-        value = _tensor(expr, {**scope, name: leaf}, torch.float64).expand(full)
+        value = at_elements(expr, {**scope, name: leaf}, torch.float64).expand(full)
         if not value.requires_grad:
             return value.detach(), torch.zeros(full, dtype=torch.float64)
         (slope,) = torch.autograd.grad(value.sum(), leaf)
@@ -231,7 +202,7 @@ def _derivative(
 def _difference_quotient(expr: Expr, name: str, scope: Scope) -> Tensor:
     at = scope[name].detach()  # pyright: ignore
     step = _STEP * (1.0 + at.abs())
-    after, before = (_tensor(expr, {**scope, name: at + d}, torch.float64) for d in (step, -step))
+    after, before = (at_elements(expr, {**scope, name: at + d}, torch.float64) for d in (step, -step))
     return (after - before) / (2.0 * step)
 
 
@@ -242,7 +213,7 @@ def _approximation(expr: Expr, approximated: Mapping[str, FunctionInfo], scope: 
         info = approximated.get(call.fn) if isinstance(call, Call) else None
         if info is None or not isinstance(call, Call):
             continue
-        value = _tensor(call, scope, torch.float64).expand(full)
+        value = at_elements(call, scope, torch.float64).expand(full)
         outer = rewrite(expr, lambda node, call=call: Name("$call") if node == call else node)
         _, slope = _derivative(outer, "$call", {**scope, "$call": value}, full)
         total = total + slope * (info.abs_error + info.rel_error * value.abs())

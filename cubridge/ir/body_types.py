@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import (
@@ -89,7 +90,6 @@ class View:
 
 Kind: TypeAlias = ValueType | Handle | Registers | SharedSlot | BarrierSlot | View
 
-THREAD_NAMES: Final = ("thread", "warpgroup", "consumer", "block_x", "block_y", "block_z", "grid_x")
 RING_FIELDS: Final[Mapping[str, ValueType]] = {"slot": INT, "phase": INT}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cubridge.ir.nodes import Attr, Expr, Index, IntLit, Name
+from cubridge.ir.nodes import Attr, Expr, Index, IntLit, Name, Op
 
 
 def shared_name(expr: Expr) -> str:
@@ -14,3 +14,8 @@ def shared_name(expr: Expr) -> str:
 def slot_index(expr: Expr) -> Expr:
     """The slot of a shared operand; 0 where it has none."""
     return expr.indices[0] if isinstance(expr, Index) else IntLit(0)
+
+
+def written_operands(op: Op) -> tuple[Expr, ...]:
+    """The operands whose objects an operation writes."""
+    return tuple(x for x in (getattr(op, field) for field in op.effect.writes) if x is not None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cubridge.ir.body_types import constant_int
+from cubridge.ir.coordinates import of_thread
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.hardware import WARPGROUP
@@ -66,10 +67,8 @@ class Workers:
         return tuple(groups[thread // WARPGROUP] for thread in range(self.count))
 
     def _value(self, expr: Expr, thread: int) -> int | None:
-        group = thread // WARPGROUP
-        names = {**self._constants, "thread": thread, "warpgroup": group, "consumer": group - 1}
         try:
-            value = evaluate_number(expr, names)
+            value = evaluate_number(expr, self._constants | of_thread(thread))
         except CuError:
             return None
         return value if isinstance(value, int) else None

@@ -12,7 +12,7 @@ from cubridge.passes.base import Pass, PassContext, refusal
 from cubridge.passes.coerce import Coercion
 from cubridge.passes.finalize import with_finalize
 from cubridge.passes.names import resolve
-from cubridge.passes.normalizer import Normalizer, default_lse, is_softmax
+from cubridge.passes.normalizer import Normalizer, default_lse, is_source_softmax
 from cubridge.passes.options import RowTerm
 from cubridge.passes.shift import with_shift
 from cubridge.passes.softmax import softmax_of
@@ -39,7 +39,7 @@ class RewriteNormalize(Pass):
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         softmax = softmax_of(kernel)
         normalizer = self._resolved(kernel)
-        if is_softmax(normalizer, kernel):
+        if is_source_softmax(normalizer, kernel):
             return kernel
         return with_finalize(with_weights(kernel, softmax, normalizer), softmax, normalizer)
 

@@ -134,7 +134,7 @@ def default_lse(normalizer: Normalizer, kernel: Kernel) -> Normalizer:
     return replace(normalizer, lse=Binary("+", SHIFT, Call("log", (found.denominator,))))
 
 
-def is_softmax(normalizer: Normalizer, kernel: Kernel) -> bool:
+def is_source_softmax(normalizer: Normalizer, kernel: Kernel) -> bool:
     """Is this the softmax that the source kernel computes, its LSE included."""
     if len(normalizer.rows) != 1 or not normalizer.is_shifted:
         return False

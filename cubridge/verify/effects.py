@@ -30,6 +30,7 @@ from cubridge.ir.nodes import (
     RegisterTile,
     Stmt,
 )
+from cubridge.ir.operands import written_operands
 from cubridge.ir.operations import Order
 from cubridge.ir.region_types import RULES
 from cubridge.ir.walk import children, walk
@@ -122,7 +123,7 @@ def _gemm(stmt: Gemm) -> Effects:
 def _operation(stmt: Op) -> Effects:
     row = stmt.effect
     read = [n for child in children(stmt) for n in _read(child)]
-    written = [_base(x) for x in (getattr(stmt, field) for field in row.writes) if x is not None]
+    written = [_base(x) for x in written_operands(stmt)]
     in_group = not isinstance(stmt, CopyAsync) or stmt.signal is None
     return _of(reads=(*read, *(row.needs if in_group else ())), writes=(*written, *row.changes), order=row.order)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from cubridge.ir.coordinates import of_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.hardware import WARPGROUP
@@ -138,15 +139,8 @@ class _Walk:
         return rewrite(expr, change)
 
     def _value(self, expr: Expr) -> int | None:
-        group = self.thread // WARPGROUP
-        names: Mapping[str, int | float] = {
-            **self.workers.kernel.constant_values,
-            "thread": self.thread,
-            "warpgroup": group,
-            "consumer": group - 1,
-        }
         try:
-            value = evaluate_number(self._known(expr), names)
+            value = evaluate_number(self._known(expr), self.workers.kernel.constant_values | of_thread(self.thread))
         except CuError:
             return None
         return value if isinstance(value, int) else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cubridge.ir.body_types import THREAD_NAMES, BodyScope, constant_int
+from cubridge.ir.body_types import BodyScope, constant_int
+from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import (
     REGIONS,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, cast
 import torch
 from torch import Tensor
 
-from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.evaluate import evaluate
+from cubridge.engine.elements import at_elements, axis_grids
+from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import Binary, Call, Expr, Name
+from cubridge.ir.spec import Shape
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.captured import CaptureValue
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     Work = Callable[[], object]
 
 PEERS: Final = ("eager", "sdpa", "flex")
-_AXES: Final = (("b", "B"), ("h", "Hq"), ("i", "Lq"), ("j", "Lk"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,9 @@ class Inputs:
     def grouped(self) -> bool:
         return self.q.shape[1] != self.k.shape[1]
 
-    def scope(self) -> dict[str, CaptureValue]:
-        """Values of sizes and captures."""
+    def sizes(self) -> dict[str, int]:
         batch, heads, queries, head_dim = self.q.shape
-        sizes = {"B": batch, "Hq": heads, "Hk": self.k.shape[1], "Lq": queries, "Lk": self.k.shape[2], "D": head_dim}
-        return {**self.captures, **sizes}
+        return Shape(batch, heads, self.k.shape[1], queries, self.k.shape[2], head_dim).sizes()
 
 
 def is_softmax(spec: AttentionSpec) -> bool:
@@ -143,12 +141,15 @@ def _traced(expr: Expr, inputs: Inputs, names: tuple[str, ...]) -> Callable[...,
     """`expr` of single elements as plain torch operations, which torch.compile reads."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    tables = {n: _Table(c) if isinstance(c, Tensor) and c.dim() else c for n, c in inputs.scope().items()}
+    tables = {
+        n: _Table(c) if isinstance(c, Tensor) and c.dim() else c
+        for n, c in {**inputs.captures, **inputs.sizes()}.items()
+    }
     scope = cast("dict[str, CaptureValue]", tables)
 
     def element(*values: Tensor) -> Tensor:
         given = dict(zip(names, values, strict=True))
-        result = evaluate(expr, _lookup({**scope, **given}))
+        result = evaluate_number(expr, {**scope, **given})
         like = given.get("s", torch.tensor(True, device=values[0].device))
         return torch.as_tensor(result, device=like.device).to(like.dtype)
 
@@ -172,17 +173,7 @@ class _Table:
 
 def _dense(expr: Expr, inputs: Inputs, extra: Mapping[str, Tensor]) -> Tensor:
     """`expr` for all elements at once; axes that it does not read have one element."""
-    scope = inputs.scope()
-    for axis, (name, size) in enumerate(_AXES):
-        index = torch.arange(int(cast("int", scope[size])), device=inputs.q.device)
-        scope[name] = index.view([-1 if n == axis else 1 for n in range(4)])
-    return torch.as_tensor(evaluate(expr, _lookup({**scope, **extra})), device=inputs.q.device)
-
-
-def _lookup(scope: Mapping[str, CaptureValue]) -> Callable[[Expr], CaptureValue]:
-    def lookup(node: Expr) -> CaptureValue:
-        if isinstance(node, Name) and node.id in scope:
-            return scope[node.id]
-        raise CuError(Diagnostic("CU301", "this name has no value here", node.span))
-
-    return lookup
+    device = inputs.q.device
+    return at_elements(expr, {**inputs.captures, **inputs.sizes(), **axis_grids(inputs.sizes(), device), **extra}).to(
+        device
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cubridge.engine.core.operands import SharedRef, Value
+from cubridge.engine.core.operands import Lanes, SharedRef, Value
+from cubridge.ir.coordinates import of_thread
 from cubridge.ir.nodes import Stmt
 
 
@@ -56,6 +57,11 @@ class Agent:
     @property
     def active(self) -> int:
         return self.mask.bit_count()
+
+
+def agent_names(agent: Agent) -> dict[str, Value]:
+    """The coordinates of its threads; an agent lies in one warpgroup."""
+    return of_thread(agent.first) | {"thread": Lanes(range(agent.first, agent.first + agent.threads))}
 
 
 class MBarrier:

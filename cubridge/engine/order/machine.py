@@ -9,12 +9,13 @@ from typing import ClassVar
 from cubridge.engine.core.barriers import BarrierMachine
 from cubridge.engine.core.code import WAIT, Instruction
 from cubridge.engine.core.expressions import compile_expr
-from cubridge.engine.core.operands import Lanes, Value, fault
-from cubridge.engine.core.sync import Agent, MBarrier, Meeting, Policy
+from cubridge.engine.core.operands import Value, fault
+from cubridge.engine.core.sync import Agent, MBarrier, Meeting, Policy, agent_names
 from cubridge.engine.order.clock import Access, Clock, Components, join
 from cubridge.engine.order.memory import Content, SharedScalar, Slot
 from cubridge.engine.order.tiles import Scores, WarpTile
 from cubridge.engine.order.work import Keys, Scenario, Work
+from cubridge.ir.coordinates import of_block
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.evaluate import apply, evaluate_number
 from cubridge.ir.hardware import WARP, WARPGROUP, launch_registers
@@ -112,13 +113,8 @@ class OrderMachine(BarrierMachine[Warp]):
         clock = self.components.zero()
         clock[self.components.control(index)] = clock[self.components.memory(index)] = 1
         warp = Warp(self, index, clock)
-        group = index * WARP // WARPGROUP
-        first = index * WARP
-        warp.names.update(self.sizes)
-        warp.names |= {
-            "thread": Lanes(range(first, first + WARP)), "warpgroup": group, "consumer": group - 1,
-            "block_x": Scenario.BLOCK, "block_y": 0, "block_z": 0, "grid_x": Scenario.BLOCKS,
-        }  # fmt: skip
+        warp.names |= self.sizes
+        warp.names |= agent_names(warp) | of_block((Scenario.BLOCK, 0, 0), Scenario.BLOCKS)
         return warp
 
     # ---- values ----

@@ -8,13 +8,12 @@ import numpy as np
 
 from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.core.sync import Policy
-from cubridge.engine.values.launch import Blocks, all_blocks
+from cubridge.engine.values.launch import Blocks, all_blocks, work_count
 from cubridge.engine.values.machine import Code, ValueMachine
-from cubridge.ir.nodes import Attr, Binary, Break, If, Kernel, Name
+from cubridge.ir.nodes import Kernel
 from cubridge.ir.spec import Shape
 from cubridge.ir.tile_shape import query_tile, size_of
 from cubridge.ir.vocabulary import SCHEDULE
-from cubridge.ir.walk import walk
 from cubridge.ir.workers import takes_several
 
 
@@ -50,14 +49,10 @@ def choose_grid(
 
 
 def _work_count(kernel: Kernel, params: Mapping[str, Value]) -> int:
-    """The number of work tiles of a launch: the parameter at which the loop over work ends."""
-    for node in walk(kernel):
-        match node:
-            case If(Binary(">=", _, Attr(Name("p"), name)), (Break(),)) if isinstance(params.get(name), int):
-                return params[name]
-            case _:
-                pass
-    raise fault("CU315", "no loop over work ends at a parameter: `if work >= p.NAME: break`", kernel)
+    count = work_count(kernel, params)
+    if count is None:
+        raise fault("CU315", "no loop over work ends at a parameter: `if work >= p.NAME: break`", kernel)
+    return count
 
 
 def _block_keys(

@@ -15,8 +15,22 @@ from cubridge.engine.values.tiles import TORCH
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Captured, Counters, Field, Global, Kernel, Scalar, TensorMap
+from cubridge.ir.nodes import (
+    Attr,
+    Binary,
+    Break,
+    Captured,
+    Counters,
+    Field,
+    Global,
+    If,
+    Kernel,
+    Name,
+    Scalar,
+    TensorMap,
+)
 from cubridge.ir.spec import Shape
+from cubridge.ir.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,17 @@ def captured_tensor(declared: Field, kind: Captured, launch: Launch, names: Mapp
         return torch.nn.functional.pad(tensor, (0, missing), value=math.nan)
     last = tensor[..., -1:] if extents[-1] else torch.zeros(*extents[:-1], 1, dtype=tensor.dtype)
     return torch.cat((tensor, last.expand(*extents[:-1], missing)), dim=-1)
+
+
+def work_count(kernel: Kernel, params: Mapping[str, Value]) -> int | None:
+    """The number of work tiles of a launch: the parameter at which the loop over work ends; None where there is no such loop."""
+    for node in walk(kernel):
+        match node:
+            case If(Binary(">=", _, Attr(Name("p"), name)), (Break(),)) if isinstance(params.get(name), int):
+                return params[name]
+            case _:
+                pass
+    return None
 
 
 def parameters(kernel: Kernel, inputs: Mapping[str, Tensor], launch: Launch) -> dict[str, Value]:

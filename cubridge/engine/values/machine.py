@@ -14,12 +14,13 @@ from torch import Tensor
 from cubridge.engine.core.barriers import BarrierMachine
 from cubridge.engine.core.code import Instruction
 from cubridge.engine.core.expressions import Closure, compile_expr
-from cubridge.engine.core.operands import Lanes, Value, fault
-from cubridge.engine.core.sync import Agent, Policy
+from cubridge.engine.core.operands import Value, fault
+from cubridge.engine.core.sync import Agent, Policy, agent_names
 from cubridge.engine.values.gather import gather_checked
 from cubridge.engine.values.launch import Blocks
 from cubridge.engine.values.regions import Env, Item, Run, as_item
 from cubridge.engine.values.tiles import FRAGMENT, LANES, TORCH, RowValues, TeamTile, poison
+from cubridge.ir.coordinates import of_block
 from cubridge.ir.diagnostics import CuError, Note
 from cubridge.ir.evaluate import apply
 from cubridge.ir.hardware import WARP, WARPGROUP
@@ -144,9 +145,7 @@ class ValueMachine(BarrierMachine[Team]):
         self.compiled = code
         self.blocks = blocks
         self.grid = grid
-        self.globals = dict(names) | {
-            "block_x": blocks.x, "block_y": blocks.y, "block_z": blocks.z, "grid_x": grid,
-        }  # fmt: skip
+        self.globals = dict(names) | of_block((blocks.x, blocks.y, blocks.z), grid)
         threads = self.size(code.kernel.threads)
         size = threads if code.kernel.team == "block" else WARPGROUP
         self.agents = [self.new_team(x, x * size, size) for x in range(threads // size)]
@@ -158,9 +157,7 @@ class ValueMachine(BarrierMachine[Team]):
 
     def new_team(self, index: int, first: int, threads: int) -> Team:
         team = Team(self, index, first, threads)
-        team.names.update(self.globals)
-        team.names |= {"thread": Lanes(range(first, first + threads)), "warpgroup": first // WARPGROUP}
-        team.names["consumer"] = first // WARPGROUP - 1
+        team.names |= self.globals | agent_names(team)
         return team
 
     # ---- control alike in all blocks ----

@@ -5,8 +5,7 @@ Nothing as long as the problem is made but the numbers of work tiles and of key 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Final
@@ -15,18 +14,18 @@ import torch
 from torch import Tensor
 
 from cubridge.engine.core.operands import Value, fault
+from cubridge.engine.elements import fp64
 from cubridge.engine.values.gather import Elements, MadeUp, gather_checked
+from cubridge.engine.values.launch import work_count
 from cubridge.engine.values.regions import Env, Item, compile_region, compile_value
 from cubridge.ir.capture_names import capture_of
+from cubridge.ir.coordinates import of_block
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import (
     Attr,
-    Binary,
-    Break,
     Captured,
     Expr,
     Field,
-    If,
     Kernel,
     Name,
     Node,
@@ -36,7 +35,7 @@ from cubridge.ir.nodes import (
 )  # fmt: skip
 from cubridge.ir.spec import Shape
 from cubridge.ir.tile_shape import key_tile, query_tile, size_of
-from cubridge.ir.walk import rewrite, walk
+from cubridge.ir.walk import rewrite
 
 _WORK_FIELDS: Final = ("b", "h", "hk", "q_start")
 _COLUMN: Final = (-1, 1, 1, 1, 1)
@@ -142,31 +141,20 @@ class KernelPoints:
         schedule = self.kernel.schedule
         names = dict(self.names)
         if schedule.params:
-            count = self._work_count()
+            found = work_count(self.kernel, self.params)
+            count = self.query_tiles * self.shape.Hq * self.shape.B if found is None else found
             names[schedule.params[0]] = torch.arange(count)
         else:
             grid = (self.query_tiles, self.shape.Hq, self.shape.B)
             count = grid[0] * grid[1] * grid[2]
-            places = torch.cartesian_prod(*(torch.arange(n) for n in reversed(grid)))
-            names |= {f"block_{axis}": places[:, 2 - n] for n, axis in enumerate("xyz")}
+            z, y, x = torch.cartesian_prod(*(torch.arange(n) for n in reversed(grid))).unbind(1)
+            names |= of_block((x, y, z), grid[0])
         tile = SimpleNamespace()
         body = tuple(s for s in schedule.body if not isinstance(s, RegionCall))
         with fp64():
             compile_region(replace(schedule, body=body))(Env(self, names, {}, tile))
         given = (torch.as_tensor(getattr(tile, name)).expand(count) for name in _WORK_FIELDS)
         return WorkTiles(*given)
-
-    def _work_count(self) -> int:
-        """Where the loop over work ends, else one work tile for each query tile, head and batch."""
-        for node in walk(self.kernel):
-            match node:
-                case If(Binary(">=", Name(), Attr(Name("p"), name)), (Break(),)) if isinstance(
-                    self.params.get(name), int
-                ):
-                    return self.params[name]
-                case _:
-                    pass
-        return self.query_tiles * self.shape.Hq * self.shape.B
 
     def tiles(self, work: WorkTiles, i: Tensor) -> SimpleNamespace:
         """The tile state of some work tiles [P], set up for rows i [P, R]: every field [P, 1, 1, R or 1, 1]."""
@@ -282,14 +270,3 @@ def _by_point(value: Item, points: int) -> Tensor:
     """Like any value of region code, with a first axis of all points."""
     tensor = torch.as_tensor(value)
     return tensor.expand(points, *(tensor.shape[1:] or (1, 1, 1, 1)))
-
-
-@contextmanager
-def fp64() -> Generator[None]:
-    """Numbers that become tensors are fp64 here."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

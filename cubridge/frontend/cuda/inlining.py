@@ -12,7 +12,6 @@ from cubridge.ir.nodes import (
     Assign,
     Attr,
     Call,
-    Cast,
     Expr,
     For,
     Gemm,
@@ -20,11 +19,12 @@ from cubridge.ir.nodes import (
     Index,
     Loop,
     Name,
+    Op,
     RegionCall,
-    RingNext,
     Stmt,
-    Zero,
 )
+from cubridge.ir.operands import written_operands
+from cubridge.ir.region_types import RULES
 from cubridge.ir.source import Span
 from cubridge.ir.walk import children, walk
 
@@ -42,13 +42,13 @@ def _written(statements: Iterable[Stmt]) -> Iterator[Expr]:
         match statement:
             case Assign(target):
                 yield root(target)
-            case RingNext(ring):
-                yield root(ring)
-            case Gemm(dst=dst) | Zero(dst) | Cast(dst=dst):
+            case Gemm(dst=dst):
                 yield root(dst)
+            case Op():
+                yield from map(root, written_operands(statement))
             case RegionCall(region, args):
                 pairs = zip(REGIONS[region], args, strict=False)
-                yield from (root(a) for name, a in pairs if name in ("s", "o", "lse", "row") or region == "tile_setup")
+                yield from (root(a) for name, a in pairs if name in RULES[region].writes)
             case If(_, then, orelse):
                 yield from _written((*then, *orelse))
             case For(body=body) | Loop(body):

@@ -43,7 +43,7 @@ from cubridge.frontend.cuda.values import (
     Value,
     refusal,
 )
-from cubridge.ir.body_types import THREAD_NAMES
+from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import (
     NEGATED,

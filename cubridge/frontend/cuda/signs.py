@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cubridge.ir.body_types import THREAD_NAMES
+from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, IntLit, Name, Unary
 from cubridge.ir.region_types import ACCESSORS, TILE_FIELDS
 from cubridge.ir.walk import walk

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -100,6 +100,7 @@ class TranslationUnit:
         return self.texts[-1]
 
 
+@cache
 def folder_headers(*folders: Path) -> Headers:
     """Headers below folders, the first that has one; a name that leads out of a folder is not found there."""
 
