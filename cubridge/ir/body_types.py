@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from cubridge.ir.coordinates import THREAD_NAMES
-from cubridge.ir.diagnostics import CuError
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.evaluate import known_int
 from cubridge.ir.nodes import (
     Attr,
     Barrier,
@@ -95,13 +94,14 @@ RING_FIELDS: Final[Mapping[str, ValueType]] = {"slot": INT, "phase": INT}
 
 def constant_int(kernel: Kernel, expr: Expr) -> int:
     """The value of a compile-time integer. Errors: CU207 if it is none."""
-    try:
-        value = evaluate_number(expr, kernel.constant_values)
-    except CuError:
-        value = None
-    if not isinstance(value, int):
-        return fail("CU207", f"`{print_expr(expr)}` is no compile-time integer", expr)
-    return value
+    value = known_int(expr, kernel.constant_values)
+    return fail("CU207", f"`{print_expr(expr)}` is no compile-time integer", expr) if value is None else value
+
+
+def constant_range(kernel: Kernel, start: Expr, stop: Expr) -> range | None:
+    """The steps of a loop between compile-time integers; None for another one."""
+    first, last = (known_int(x, kernel.constant_values) for x in (start, stop))
+    return None if first is None or last is None else range(first, last)
 
 
 def shared_slot(kernel: Kernel, tile: Tile) -> SharedSlot:
@@ -229,11 +229,8 @@ class BodyScope:
         return shared_slot(self.kernel, kind) if isinstance(kind, Tile) else BarrierSlot()
 
     def _in_range(self, index: Expr, slots: int) -> None:
-        try:
-            value = constant_int(self.kernel, index)
-        except CuError:
-            return
-        if not 0 <= value < slots:
+        value = known_int(index, self.kernel.constant_values)
+        if value is not None and not 0 <= value < slots:
             fail("CU206", f"slot {value} of {slots}", index)
 
     def _view(self, expr: Expr, name: str, indices: tuple[Expr, ...]) -> Kind:

@@ -118,6 +118,15 @@ def evaluate_number(expr: Expr, values: Mapping[str, Value]) -> Value:
     return evaluate(expr, by_name(values))
 
 
+def known_int(expr: Expr, values: Mapping[str, Value]) -> int | None:
+    """The integer or truth that `expr` is over plain names; None where it is none or reads others."""
+    try:
+        value = evaluate_number(expr, values)
+    except CuError:
+        return None
+    return value if isinstance(value, int) else None
+
+
 def by_name(values: Mapping[str, Value]) -> Lookup:
     """Gives names their values. Errors of a look-up: CU301 for an unknown name."""
 

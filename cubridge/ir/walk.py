@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Final, TypeVar
 
-from cubridge.ir.nodes import NAMED_CONSTANTS, Name, Node
+from cubridge.ir.nodes import NAMED_CONSTANTS, For, If, Loop, Name, Node, Stmt
 
 N = TypeVar("N", bound=Node)
 
@@ -41,6 +41,17 @@ def children(node: Node) -> list[Node]:
         elif isinstance(value, tuple):
             found += [item for item in value if isinstance(item, Node)]
     return found
+
+
+def blocks(stmt: Stmt) -> tuple[tuple[str, tuple[Stmt, ...]], ...]:
+    """The blocks that a statement opens, with the fields that hold them."""
+    match stmt:
+        case If(_, then, orelse):
+            return ("then", then), ("orelse", orelse)
+        case For(body=body) | Loop(body):
+            return (("body", body),)
+        case _:
+            return ()
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cubridge.ir.body_types import constant_int
+from cubridge.ir.body_types import constant_int, constant_range
 from cubridge.ir.coordinates import of_thread
-from cubridge.ir.diagnostics import CuError
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.evaluate import known_int
 from cubridge.ir.hardware import WARPGROUP
 from cubridge.ir.nodes import Assign, Expr, For, If, Kernel, Loop, Name, RegisterTile, Stmt
 from cubridge.ir.walk import free_names, substitute, walk
@@ -67,11 +66,7 @@ class Workers:
         return tuple(groups[thread // WARPGROUP] for thread in range(self.count))
 
     def _value(self, expr: Expr, thread: int) -> int | None:
-        try:
-            value = evaluate_number(expr, self._constants | of_thread(thread))
-        except CuError:
-            return None
-        return value if isinstance(value, int) else None
+        return known_int(expr, self._constants | of_thread(thread))
 
     def _inlined(self, expr: Expr) -> Expr:
         """`expr` in terms of thread coordinates, as far as its locals have one definition each."""
@@ -93,19 +88,13 @@ class Workers:
                     yield from self._place(then, frozenset(t for t in threads if values[t] != 0), loop, ranges)
                     yield from self._place(orelse, frozenset(t for t in threads if not values[t]), loop, ranges)
                 case For(var, start, stop, inner):
-                    known = self._range(start, stop)
+                    known = constant_range(self.kernel, start, stop)
                     inner_ranges = ranges if known is None else {**ranges, var: known}
                     yield from self._place(inner, threads, stmt, inner_ranges)
                 case Loop(inner):
                     yield from self._place(inner, threads, stmt, ranges)
                 case _:
                     pass
-
-    def _range(self, start: Expr, stop: Expr) -> range | None:
-        try:
-            return range(constant_int(self.kernel, start), constant_int(self.kernel, stop))
-        except CuError:
-            return None
 
 
 def _single_definitions(kernel: Kernel) -> dict[str, Expr]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from cubridge.ir.body_types import BarrierSlot, BodyScope, Handle, Kind, Registers, SharedSlot, View, constant_int
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -11,40 +11,29 @@ from cubridge.ir.nodes import (
     REGIONS,
     Assign,
     Attr,
-    BarrierArrive,
-    BarrierExpect,
-    BarrierInit,
-    BarrierWait,
     Break,
     Cast,
     CopyAsync,
     Counters,
-    CpAsyncWait,
     Expr,
-    FinishCounters,
     For,
     Gemm,
     If,
     Kernel,
     Loop,
     Name,
-    NamedArrive,
-    NamedSync,
     Op,
     RegionCall,
-    RegistersRelease,
-    RegistersTake,
     RegisterTile,
-    RingNext,
     SharedValue,
     Stmt,
     Store,
-    WgmmaWait,
     Zero,
 )
 from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.ir.typecheck import BOOL, INT, fail
 from cubridge.ir.types import DType
+from cubridge.ir.walk import field_names
 
 
 def check_body(kernel: Kernel) -> Iterator[Diagnostic]:
@@ -146,9 +135,7 @@ class _Checker:
             case RegionCall(region, args):
                 _region_call(stmt, region, args, scope)
             case Op():
-                check = _OPS.get(type(stmt))
-                if check is not None:
-                    check(stmt, scope)
+                _operation(stmt, scope)
             case _:
                 pass
         return scope
@@ -192,10 +179,6 @@ def _view(expr: Expr, scope: BodyScope) -> View:
     return kind if isinstance(kind, View) else fail("CU202", f"this must be a view of a tensor, and is {kind}", expr)
 
 
-def _barrier(expr: Expr, scope: BodyScope) -> None:
-    scope.expect(expr, BarrierSlot())
-
-
 def _gemm(stmt: Gemm, scope: BodyScope) -> None:
     dst, b = _registers(stmt.dst, scope), _slot(stmt.b, scope)
     a = scope.kind(stmt.a)
@@ -231,6 +214,14 @@ def _region_call(stmt: RegionCall, region: str, args: tuple[Expr, ...], scope: B
                 scope.int(arg)
 
 
+def _operation(stmt: Op, scope: BodyScope) -> None:
+    if type(stmt) in TILE_RULES:
+        TILE_RULES[type(stmt)](stmt, scope)
+    for name in field_names(type(stmt)):
+        if name in OPERANDS:
+            OPERANDS[name](scope, getattr(stmt, name))
+
+
 def _zero(stmt: Zero, scope: BodyScope) -> None:
     _registers(stmt.dst, scope)
 
@@ -255,90 +246,52 @@ def _copy(stmt: CopyAsync, scope: BodyScope) -> None:
             stmt.signal or stmt.src,
         )
     if stmt.signal is not None:
-        _barrier(stmt.signal, scope)
-    scope.int(stmt.row)
+        scope.expect(stmt.signal, BarrierSlot())
 
 
 def _store(stmt: Store, scope: BodyScope) -> None:
     dst, src = _view(stmt.dst, scope), _registers(stmt.src, scope)
     if dst.vector != (src.cols is None) or not src.dtype.is_float or not dst.dtype.is_float or dst.mapped:
         fail("CU209", f"{src} cannot be stored to {dst}", stmt.src)
-    scope.int(stmt.row)
 
 
-# ---- order -----------------------------------------------------------------------------------------------------------
+# ---- operands --------------------------------------------------------------------------------------------------------
+
+Rule: TypeAlias = Callable[[BodyScope, Expr], None]
 
 
-def _constant(expr: Expr, scope: BodyScope, low: int, high: int) -> None:
-    value = constant_int(scope.kernel, expr)
-    if not low <= value <= high:
-        fail("CU207", f"{value} is outside of {low}..{high}", expr)
+def _constant(low: int, high: int, unit: int = 1, what: str = "") -> Rule:
+    """A compile-time integer in low..high, a multiple of `unit`."""
+
+    def check(scope: BodyScope, expr: Expr) -> None:
+        value = constant_int(scope.kernel, expr)
+        if not low <= value <= high:
+            fail("CU207", f"{value} is outside of {low}..{high}", expr)
+        if value % unit:
+            fail("CU207", what, expr)
+
+    return check
 
 
-def _barrier_init(stmt: BarrierInit, scope: BodyScope) -> None:
-    _barrier(stmt.barrier, scope)
-    _constant(stmt.arrivals, scope, 1, 2**20 - 1)
-
-
-def _barrier_expect(stmt: BarrierExpect, scope: BodyScope) -> None:
-    _barrier(stmt.barrier, scope)
-    scope.int(stmt.bytes)
-
-
-def _barrier_wait(stmt: BarrierWait, scope: BodyScope) -> None:
-    _barrier(stmt.barrier, scope)
-    scope.int(stmt.phase)
-
-
-def _named(stmt: NamedSync | NamedArrive, scope: BodyScope) -> None:
-    scope.int(stmt.id)
-    _constant(stmt.threads, scope, 32, 1024)
-    if constant_int(scope.kernel, stmt.threads) % 32:
-        fail("CU207", "a named barrier counts whole warps", stmt.threads)
-
-
-def _registers_budget(stmt: RegistersTake | RegistersRelease, scope: BodyScope) -> None:
-    _constant(stmt.count, scope, 24, 256)
-    if constant_int(scope.kernel, stmt.count) % 8:
-        fail("CU207", "a register count is a multiple of 8", stmt.count)
-
-
-def _finish(stmt: FinishCounters, scope: BodyScope) -> None:
-    match stmt.counters:
+def _counters(scope: BodyScope, expr: Expr) -> None:
+    match expr:
         case Attr(Name("p"), name) if any(f.name == name and isinstance(f.type, Counters) for f in scope.kernel.params):
             return
         case _:
-            fail("CU202", "this must be counters, `p.NAME`", stmt.counters)
+            fail("CU202", "this must be counters, `p.NAME`", expr)
 
 
-def _pending(stmt: CpAsyncWait | WgmmaWait, scope: BodyScope) -> None:
-    _constant(stmt.pending, scope, 0, 7)
-
-
-def _ring(stmt: RingNext, scope: BodyScope) -> None:
-    scope.expect(stmt.ring, Handle.RING)
-
-
-def _arrive(stmt: BarrierArrive, scope: BodyScope) -> None:
-    _barrier(stmt.barrier, scope)
-
-
-_OPS: Final[dict[type[Op], Callable[..., None]]] = {
-    Zero: _zero,
-    Cast: _cast,
-    CopyAsync: _copy,
-    Store: _store,
-    CpAsyncWait: _pending,
-    WgmmaWait: _pending,
-    BarrierInit: _barrier_init,
-    BarrierExpect: _barrier_expect,
-    BarrierArrive: _arrive,
-    BarrierWait: _barrier_wait,
-    NamedSync: _named,
-    NamedArrive: _named,
-    RingNext: _ring,
-    RegistersRelease: _registers_budget,
-    RegistersTake: _registers_budget,
-    FinishCounters: _finish,
+OPERANDS: Final[Mapping[str, Rule]] = {
+    "barrier": lambda scope, expr: scope.expect(expr, BarrierSlot()),
+    "ring": lambda scope, expr: scope.expect(expr, Handle.RING),
+    "counters": _counters,
+    **dict.fromkeys(("row", "bytes", "phase", "id"), BodyScope.int),
+    "pending": _constant(0, 7),
+    "arrivals": _constant(1, 2**20 - 1),
+    "threads": _constant(32, 1024, 32, "a named barrier counts whole warps"),
+    "count": _constant(24, 256, 8, "a register count is a multiple of 8"),
 }
-"""What each operation takes; those without operands are not here."""
+"""What an operation takes, by the name of the field."""
+
+TILE_RULES: Final[Mapping[type[Op], Callable[..., None]]] = {Zero: _zero, Cast: _cast, CopyAsync: _copy, Store: _store}
+"""Operations on tiles, whose operands must fit each other."""

@@ -33,7 +33,7 @@ from cubridge.ir.nodes import (
 from cubridge.ir.operands import written_operands
 from cubridge.ir.operations import Order
 from cubridge.ir.region_types import RULES
-from cubridge.ir.walk import children, walk
+from cubridge.ir.walk import blocks, children, walk
 
 _REGISTERS: Final = frozenset({*TILE_ARGUMENTS, "row"})
 """What regions of a kernel body write; the tile is filled by the schedule, which nothing reorders."""
@@ -69,10 +69,8 @@ def effects(stmt: Stmt) -> Effects:
     match stmt:
         case Assign(target, value):
             return _of(reads=_read(value), writes=_target(target), nodes=(target, value))
-        case If(_, then, orelse):
-            return around(stmt, all_effects((*then, *orelse)))
-        case For(_, _, _, body) | Loop(body):
-            return around(stmt, all_effects(body))
+        case If() | For() | Loop():
+            return around(stmt, joined(effects(inner) for _, body in blocks(stmt) for inner in body))
         case Break():
             return _of(order=Order.CONTROL)
         case RegisterTile(name, _, rows, cols):
@@ -102,12 +100,8 @@ def around(stmt: If | For | Loop, inner: Effects) -> Effects:
             return Effects(inner.reads, inner.writes, inner.order & ~Order.CONTROL)
 
 
-def all_effects(body: Iterable[Stmt]) -> Effects:
-    """Of statements that run one after the other."""
-    return joined(effects(stmt) for stmt in body)
-
-
 def joined(parts: Iterable[Effects]) -> Effects:
+    """Of statements that run one after the other."""
     result = NOTHING
     for part in parts:
         result |= part

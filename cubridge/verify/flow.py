@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final, Generic, TypeVar
 
-from cubridge.ir.body_types import constant_int
-from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.body_types import constant_range
+from cubridge.ir.diagnostics import Diagnostic, Note
+from cubridge.ir.evaluate import known_int
 from cubridge.ir.nodes import Break, Expr, For, If, Kernel, Loop, Node, Stmt
 
 F = TypeVar("F")
@@ -125,17 +125,9 @@ class Flow(Generic[F]):
         return end
 
     def _constant_range(self, start: Expr, stop: Expr) -> range | None:
-        try:
-            steps = range(constant_int(self.kernel, start), constant_int(self.kernel, stop))
-        except CuError:
-            return None
-        return steps if len(steps) <= MAX_UNROLL else None
+        steps = constant_range(self.kernel, start, stop)
+        return steps if steps is not None and len(steps) <= MAX_UNROLL else None
 
     def value(self, expr: Expr) -> int | None:
         """An integer that is known here: of constants and unrolled loop variables."""
-        names = self.kernel.constant_values | self.unrolled
-        try:
-            value = evaluate_number(expr, names)
-        except CuError:
-            return None
-        return value if isinstance(value, int) else None
+        return known_int(expr, self.kernel.constant_values | self.unrolled)

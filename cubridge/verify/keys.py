@@ -8,7 +8,7 @@ from typing import Final
 
 from cubridge.ir.coordinates import of_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.evaluate import known_int
 from cubridge.ir.hardware import WARPGROUP
 from cubridge.ir.nodes import (
     Assign,
@@ -139,8 +139,4 @@ class _Walk:
         return rewrite(expr, change)
 
     def _value(self, expr: Expr) -> int | None:
-        try:
-            value = evaluate_number(self._known(expr), self.workers.kernel.constant_values | of_thread(self.thread))
-        except CuError:
-            return None
-        return value if isinstance(value, int) else None
+        return known_int(self._known(expr), self.workers.kernel.constant_values | of_thread(self.thread))

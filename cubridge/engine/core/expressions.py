@@ -7,17 +7,27 @@ between its threads give a mask of active threads, so that `if thread == 0:` and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from cubridge.engine.core.operands import GlobalRef, Lanes, Ring, SharedRef, Value, fault, lanes_or_one
-from cubridge.engine.core.sync import Agent
 from cubridge.ir.evaluate import Meaning
 from cubridge.ir.nodes import Attr, Call, Expr, Index, Name
 
-Closure: TypeAlias = Callable[[Agent], Value]
+
+class Names(Protocol):
+    """Whose locals an expression reads: an agent, or one call of a function. `machine`: the machine of an engine."""
+
+    @property
+    def machine(self) -> Any: ...
+
+    @property
+    def names(self) -> dict[str, Value]: ...
 
 
-class _OfAgent(Meaning[Agent]):
+Closure: TypeAlias = Callable[[Names], Value]
+
+
+class _OfAgent(Meaning[Names]):
     """Names are the agent's locals; parameters, shared scalars and calls are its machine's. Numbers may differ between threads."""
 
     def place(self, expr: Name | Attr | Index) -> Closure:
@@ -91,7 +101,7 @@ def compile_operand(expr: Expr) -> Closure:
 
 
 def _local(expr: Expr, name: str) -> Closure:
-    def lookup(agent: Agent) -> Value:
+    def lookup(agent: Names) -> Value:
         try:
             return agent.names[name]
         except KeyError:
@@ -101,7 +111,7 @@ def _local(expr: Expr, name: str) -> Closure:
 
 
 def _attribute(expr: Expr, base: Closure, name: str) -> Closure:
-    def read(agent: Agent) -> Value:
+    def read(agent: Names) -> Value:
         try:
             return getattr(base(agent), name)
         except AttributeError:
@@ -113,7 +123,7 @@ def _attribute(expr: Expr, base: Closure, name: str) -> Closure:
 def _shared(expr: Expr, name: str, indices: tuple[Closure, ...]) -> Closure:
     refs: dict[int, SharedRef] = {}
 
-    def make(agent: Agent) -> Value:
+    def make(agent: Names) -> Value:
         slot = agent.machine.decide_int(indices[0](agent), expr) if indices else 0
         ref = refs.get(slot)
         if ref is None:

@@ -11,7 +11,7 @@ from cubridge.engine.core.sync import Landing
 from cubridge.engine.order.clock import Access, join_part
 from cubridge.engine.order.machine import GemmLog, OrderMachine, Warp
 from cubridge.engine.order.memory import WHOLE, Content, Slot, unread
-from cubridge.engine.order.steps import cast_step, output_step, region_step, scores_step, store_step
+from cubridge.engine.order.steps import cast_step, local_tile, output_step, region_step, scores_step, store_step
 from cubridge.engine.order.tiles import RowTile, WarpTile, as_tile
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.hardware import WARP, WARPGROUP
@@ -48,15 +48,8 @@ class OrderRun(OrderMachine):
                 agent.outputs.remove(old)
         agent.names[at.stmt.name] = WarpTile(at.stmt.name, at.stmt)
 
-    def local(self, agent: Warp, value: Value, stmt: Stmt, *, read: bool, write: bool) -> WarpTile:
-        """A register tile, accessed by an instruction that is no wgmma."""
-        tile = as_tile(value, stmt)
-        tile.access(agent.waited, stmt, read=read, write=write)
-        tile.touch(agent.fences, stmt)
-        return tile
-
     def zero(self, agent: Warp, at: Instruction) -> None:
-        tile = self.local(agent, at.operands[0](agent), at.stmt, read=False, write=True)
+        tile = local_tile(agent, at.operands[0](agent), at.stmt, read=False, write=True)
         if tile.zeroed and tile.finished is None:
             raise fault("CU263", f"`{tile.name}` is set to zero again before it is finalized", at.stmt)
         tile.begin()
@@ -66,8 +59,8 @@ class OrderRun(OrderMachine):
 
     def cast(self, agent: Warp, at: Instruction) -> None:
         dst, src = (operand(agent) for operand in at.operands)
-        src = self.local(agent, src, at.stmt, read=True, write=False)
-        cast_step(self, agent, self.local(agent, dst, at.stmt, read=False, write=True), src, at.stmt)
+        src = local_tile(agent, src, at.stmt, read=True, write=False)
+        cast_step(self, agent, local_tile(agent, dst, at.stmt, read=False, write=True), src, at.stmt)
 
     def region_call(self, agent: Warp, at: Instruction) -> None:
         assert isinstance(at.stmt, RegionCall)
@@ -82,7 +75,7 @@ class OrderRun(OrderMachine):
             raise fault("CU264", f"`{ref.name}` is stored to, and copies read it", at.stmt)
         if self.param(declared.name, at.stmt) is None:
             raise fault("CU266", f"`{declared.name}` is absent in this launch", at.stmt)
-        store_step(self, agent, ref, row, self.local(agent, src, at.stmt, read=True, write=False), at.stmt)
+        store_step(self, agent, ref, row, local_tile(agent, src, at.stmt, read=True, write=False), at.stmt)
 
     # ---- copies ----
 
@@ -161,7 +154,7 @@ class OrderRun(OrderMachine):
             tile.access(agent.waited, stmt, read=stmt.accumulate, write=True)
             tile.touch(agent.fences, stmt)
             if isinstance(a, WarpTile):
-                self.local(agent, a, stmt, read=True, write=False)
+                local_tile(agent, a, stmt, read=True, write=False)
         left = self.read_slot(agent, stmt, a) if isinstance(a, SharedRef) else as_tile(a, stmt)
         right = self.read_slot(agent, stmt, b)
         if isinstance(left, WarpTile):

@@ -74,7 +74,7 @@ def _row_probs(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt:
 
 
 def _row_rescale(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt: RegionCall) -> None:
-    tile = _tile(warp, args[0], stmt, read=True, write=True)
+    tile = local_tile(warp, args[0], stmt, read=True, write=True)
     row = _row(args[1], args[2], stmt)
     if row.update is None:
         raise fault("CU255", "`row_rescale` runs before any `row_update`", stmt)
@@ -87,8 +87,8 @@ def _row_rescale(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stm
 
 
 def _row_finalize(machine: OrderMachine, warp: Warp, args: tuple[Value, ...], stmt: RegionCall) -> None:
-    out = _tile(warp, args[0], stmt, read=True, write=True)
-    lse = _tile(warp, args[1], stmt, read=False, write=True)
+    out = local_tile(warp, args[0], stmt, read=True, write=True)
+    lse = local_tile(warp, args[1], stmt, read=False, write=True)
     row, work = _row(args[2], args[3], stmt), _work(args[3], stmt)
     _not_owed_a_rescale(out, stmt)
     if out.finished is not None:
@@ -190,7 +190,8 @@ def _not_owed_a_rescale(tile: WarpTile, stmt: Stmt) -> None:
         )
 
 
-def _tile(warp: Warp, value: Value, stmt: Stmt, *, read: bool, write: bool) -> WarpTile:
+def local_tile(warp: Warp, value: Value, stmt: Stmt, *, read: bool, write: bool) -> WarpTile:
+    """A register tile, accessed by an instruction that is no wgmma."""
     tile = as_tile(value, stmt)
     tile.access(warp.waited, stmt, read=read, write=write)
     tile.touch(warp.fences, stmt)
@@ -215,7 +216,7 @@ def _scores(
     machine: OrderMachine, warp: Warp, value: Value, kv_start: Value, work: Value, stmt: Stmt, *, write: bool
 ) -> Scores:
     """The scores of a tile argument, which must be those of the work tile and of the key tile that the call names."""
-    tile = _tile(warp, value, stmt, read=True, write=write)
+    tile = local_tile(warp, value, stmt, read=True, write=write)
     scores, here = tile.scores, _work(work, stmt)
     if scores is None:
         raise fault("CU263", f"`{tile.name}` holds no scores", stmt)

@@ -108,13 +108,12 @@ class PendingGemm:
 class Frame:
     """The names of one call of a scalar function, in the place of the team that calls it."""
 
-    __slots__ = ("machine", "names", "team", "threads")
+    __slots__ = ("machine", "names", "team")
 
     def __init__(self, machine: ValueMachine, team: Team, names: dict[str, Value]) -> None:
         self.machine = machine
         self.team = team
         self.names = names
-        self.threads = 1
 
 
 class Watch(Protocol):
@@ -199,15 +198,15 @@ class ValueMachine(BarrierMachine[Team]):
         if function.result is None:
             return None
         if isinstance(function.result, Mapping):
-            return SimpleNamespace(**{k: closure(frame) for k, closure in function.result.items()})  # pyright: ignore[reportArgumentType]
-        return function.result(frame)  # pyright: ignore[reportArgumentType]
+            return SimpleNamespace(**{k: closure(frame) for k, closure in function.result.items()})
+        return function.result(frame)
 
     def scalar_step(self, frame: Frame, stmt: Stmt, value: Closure | None) -> None:
         match stmt:
             case Assign(Name(name)) if value is not None:
-                frame.names[name] = value(frame)  # pyright: ignore[reportArgumentType]
+                frame.names[name] = value(frame)
             case Assign(Attr(Name("tile"), name)) if value is not None:
-                setattr(frame.names["tile"], name, value(frame))  # pyright: ignore[reportArgumentType]
+                setattr(frame.names["tile"], name, value(frame))
             case RegionCall("tile_setup", (Name("tile"),)):
                 self.set_up(frame.team, frame.names["tile"])
             case _:

@@ -13,11 +13,8 @@ from cubridge.ir.nodes import (
     Attr,
     Call,
     Expr,
-    For,
     Gemm,
-    If,
     Index,
-    Loop,
     Name,
     Op,
     RegionCall,
@@ -26,7 +23,7 @@ from cubridge.ir.nodes import (
 from cubridge.ir.operands import written_operands
 from cubridge.ir.region_types import RULES
 from cubridge.ir.source import Span
-from cubridge.ir.walk import children, walk
+from cubridge.ir.walk import blocks, children, walk
 
 _MAX_NOTES = 3
 OWN_ROW: Final = "takes a row in FILE.lemmas.toml, see docs/kernels.md"
@@ -49,12 +46,9 @@ def _written(statements: Iterable[Stmt]) -> Iterator[Expr]:
             case RegionCall(region, args):
                 pairs = zip(REGIONS[region], args, strict=False)
                 yield from (root(a) for name, a in pairs if name in RULES[region].writes)
-            case If(_, then, orelse):
-                yield from _written((*then, *orelse))
-            case For(body=body) | Loop(body):
-                yield from _written(body)
             case _:
-                pass
+                for _, body in blocks(statement):
+                    yield from _written(body)
 
 
 def root(expr: Expr) -> Expr:

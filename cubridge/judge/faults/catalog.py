@@ -15,7 +15,6 @@ from cubridge.ir.nodes import (
     Attr,
     Barrier,
     BarrierExpect,
-    BarrierInit,
     BarrierInitFence,
     BarrierWait,
     Binary,
@@ -36,9 +35,8 @@ from cubridge.ir.nodes import (
     Name,
     NamedArrive,
     NamedSync,
+    Op,
     RegionCall,
-    RegistersRelease,
-    RegistersTake,
     RegisterTile,
     Stmt,
     Store,
@@ -49,6 +47,7 @@ from cubridge.ir.nodes import (
 )  # fmt: skip
 from cubridge.ir.paths import Path, get, paths, put
 from cubridge.ir.source import Span
+from cubridge.ir.walk import blocks, field_names
 from cubridge.verify.effects import commute, effects
 from cubridge.verify.events import head
 
@@ -94,14 +93,8 @@ def _blocks(kernel: Kernel) -> Iterator[tuple[Path, tuple[Stmt, ...]]]:
 def _inner(path: Path, body: tuple[Stmt, ...]) -> Iterator[tuple[Path, tuple[Stmt, ...]]]:
     yield path, body
     for x, stmt in enumerate(body):
-        match stmt:
-            case If(_, then, orelse):
-                yield from _inner(path / x / "then", then)
-                yield from _inner(path / x / "orelse", orelse)
-            case For(_, _, _, inner) | Loop(inner):
-                yield from _inner(path / x / "body", inner)
-            case _:
-                pass
+        for name, inner in blocks(stmt):
+            yield from _inner(path / x / name, inner)
 
 
 def _with_block(kernel: Kernel, block: Path, body: tuple[Stmt, ...]) -> Kernel:
@@ -201,15 +194,12 @@ def _phases(kernel: Kernel, stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
                 yield "phase flipped", replace(stmt, phase=Binary("^", phase, IntLit(1), span=phase.span))
 
 
-_COUNTS: Final[dict[type[Stmt], tuple[str, int]]] = {
-    CpAsyncWait: ("pending", 1), WgmmaWait: ("pending", 1), BarrierInit: ("arrivals", 1), NamedSync: ("threads", 32),
-    NamedArrive: ("threads", 32), RegistersRelease: ("count", 8), RegistersTake: ("count", 8),
-}  # fmt: skip
-"""Which field of a statement is a count, and its smallest step."""
+_COUNTS: Final = {"pending": 1, "arrivals": 1, "threads": 32, "count": 8}
+"""Fields of operations that are counts, with their smallest steps."""
 
 
 def _counts(kernel: Kernel, stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
-    fields = [_COUNTS[type(stmt)]] if type(stmt) in _COUNTS else []
+    fields = [(name, _COUNTS[name]) for name in field_names(type(stmt)) if isinstance(stmt, Op) and name in _COUNTS]
     fields += [("start", 1), ("stop", 1)] if isinstance(stmt, For) else []
     for name, step in fields:
         old = getattr(stmt, name)
