@@ -1,4 +1,4 @@
-"""SourceMap: where the regions of a kernel text are. A stale map is an error, never a wrong patch."""
+"""SourceMap: where the regions of a kernel text are, and what they define. A stale map is an error, never a wrong patch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,58 @@ SOURCE_REGIONS = (
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentText:
+    """An argument of a function; `extents`: of an array, as they are spelled."""
+
+    name: str
+    extents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionText:
+    """A function of a region. `body`: from brace to brace. `lead`: the comment lines that open the region, if the function follows
+    them; else nothing."""
+
+    name: str
+    arguments: tuple[ArgumentText, ...]
+    body: Span
+    lead: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StructText:
+    """A struct of a region. `definition`: from `struct` to its semicolon. `lead`: as a function's."""
+
+    name: str
+    definition: Span
+    lead: Span
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRegion:
-    """The bytes between `// @region NAME` and `// @endregion NAME`, both lines excluded."""
+    """The bytes between `// @region NAME` and `// @endregion NAME`, both lines excluded, and what they define."""
 
     name: str
     span: Span
+    functions: tuple[FunctionText, ...] = ()
+    structs: tuple[StructText, ...] = ()
+
+    def function(self, name: str) -> FunctionText:
+        """Errors: CU606 if the region does not define it."""
+        found = next((f for f in self.functions if f.name == name), None)
+        if found is None:
+            raise self._without(f"the function `{name}`")
+        return found
+
+    def struct(self, name: str) -> StructText:
+        """Errors: CU606 if the region does not define it."""
+        found = next((s for s in self.structs if s.name == name), None)
+        if found is None:
+            raise self._without(f"the struct `{name}`")
+        return found
+
+    def _without(self, what: str) -> CuError:
+        return CuError(Diagnostic("CU606", f"region `{self.name}` does not define {what}", self.span))
 
     @property
     def digest(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from cubridge.backend.text.anchor import Anchor, anchors, function_text, spelling_of, struct_text
+from cubridge.backend.text.anchor import Anchor, anchors, spelling_of
 from cubridge.backend.text.diff import diff
 from cubridge.backend.text.emit import emit_function
 from cubridge.backend.text.emit_fields import emit_fields, emit_struct
@@ -85,8 +85,8 @@ def _function_edits(
     faults = check_region(kernel, target)
     if faults:
         raise CuError(*faults)
-    text = function_text(region, target.name)
-    spelling = spelling_of(target.name, text.parameters, names, region)
+    text = region.function(target.name)
+    spelling = spelling_of(text, names, region)
     yield _edit(text.body, emit_function(target, kernel, spelling, text.body.location[1]))
     if target.name not in VALUE_REGIONS and _nothing_stays(source, target):
         yield TextEdit(text.lead, b"")
@@ -102,7 +102,7 @@ def _struct_edits(region: SourceRegion, source: Kernel, target: Kernel) -> Itera
     """The struct that `key_sequence` returns, if its fields change; then the comment above it speaks of others."""
     old, new = (region_scope(kernel, "key_count").fields["keys"] for kernel in (source, target))
     if list(old.items()) != list(new.items()):
-        text = struct_text(region, "KeySequence")
+        text = region.struct("KeySequence")
         yield _edit(text.definition, emit_struct("KeySequence", new))
         yield TextEdit(text.lead, b"")
 

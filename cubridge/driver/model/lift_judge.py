@@ -16,9 +16,10 @@ from cubridge.driver.model.instructions import TILES, Instructions, Site, operat
 from cubridge.driver.model.judge import ValueJudge
 from cubridge.driver.sandbox.texts import SandboxTools
 from cubridge.frontend.cuda.checks import contract_faults
+from cubridge.frontend.cuda.definitions import with_definitions
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.frontend.cuda.markers import read_source_map
-from cubridge.ir.contract import HostValue
+from cubridge.ir.contract import HostValue, Instantiation
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Kernel, Scalar
 from cubridge.ir.source import SourceFile
@@ -56,10 +57,12 @@ class LiftJudge:
         text = self.kernel.text.source
         anchored = read_anchored(cuir, text)
         self.jobs.run(verify_lifted, anchored.kernel)
-        faults = [*self._contract_faults(anchored.kernel), *self._anchor_faults(anchored)]
+        instructions = Instructions.of(self.kernel, text, self._instance)
+        faults = [*self._contract_faults(anchored.kernel), *_anchor_faults(anchored, instructions)]
         if faults:
             raise CuError(*faults)
-        return JudgedLift(anchored.kernel, read_source_map(text)), anchored
+        source_map = with_definitions(read_source_map(text), instructions.program)
+        return JudgedLift(anchored.kernel, source_map), anchored
 
     def judge(self, cuir: SourceFile) -> Lifted:
         """Errors: besides, CU316 and CU844 where CuIR or text do not compute full attention; CU718 for lines without effect."""
@@ -71,14 +74,17 @@ class LiftJudge:
         self._check_deletions(anchored)
         return lifted
 
+    @property
+    def _instance(self) -> Instantiation:
+        return self.kernel.instantiation(self.dtype, self.head_dim)
+
     # ---- against the contract ----------------------------------------------------------------------------------------
 
     def _contract_faults(self, kernel: Kernel) -> Iterator[Diagnostic]:
         contract = self.kernel.text.contract
-        instance = self.kernel.instantiation(self.dtype, self.head_dim)
-        yield from contract_faults(kernel, contract, instance)
+        yield from contract_faults(kernel, contract, self._instance)
         constants = kernel.constant_values
-        for name, value in instance.macros:
+        for name, value in self._instance.macros:
             if constants.get(name, value) != value:
                 yield Diagnostic(CODE, f"`{name}` is {value} in this instantiation, not {constants[name]}", kernel.span)
         fields = {p.name: p for p in contract.params}
@@ -95,26 +101,6 @@ class LiftJudge:
         for name, declared in fields.items():
             if name not in known and isinstance(declared.value, HostValue) and declared.size is None:
                 yield Diagnostic(CODE, f"the field `{name}` of `Params` is missing", kernel.span)
-
-    # ---- against the text --------------------------------------------------------------------------------------------
-
-    def _anchor_faults(self, anchored: Anchored) -> Iterator[Diagnostic]:
-        """Every operation that orders or moves data is anchored to lines that reach its instruction, and each call site once."""
-        instance = self.kernel.instantiation(self.dtype, self.head_dim)
-        instructions = Instructions.of(self.kernel, self.kernel.text.source, instance)
-        sites = instructions.sites()
-        operations = [(op, a) for a in anchored.anchors if (op := operation_of(a.statement))]
-        for op, anchor in operations:
-            if not _reach(sites, anchor)[op]:
-                yield Diagnostic(CODE, f"the lines of this `{op}` do not reach its instruction", anchor.place)
-        yield from _crowded(operations, sites)
-        yield from _uncovered(operations, sites)
-        counts = Counter(op for op, _ in operations if op not in TILES)
-        for op in sorted({*counts, *instructions.totals} - TILES.keys()):
-            if counts[op] != instructions.totals[op]:
-                there = f"{instructions.totals[op]} times, with functions put in"
-                message = f"the text has `{op}` {there}, and the CuIR {counts[op]} times"
-                yield Diagnostic(CODE, message, anchored.kernel.span)
 
     # ---- by running --------------------------------------------------------------------------------------------------
 
@@ -143,6 +129,26 @@ def assemble(text: KernelText, dtype: str, head_dim: int) -> str:
     """A job: what the emulator's compiler makes of one instantiation, without places; "" for a text that it refuses."""
     form = listed_instantiations(text.contract, DTYPES[dtype], head_dim)[0]
     return assembly(text.source, text.contract, form, text.include_dirs)
+
+
+# ---- against the text ------------------------------------------------------------------------------------------------
+
+
+def _anchor_faults(anchored: Anchored, instructions: Instructions) -> Iterator[Diagnostic]:
+    """Every operation that orders or moves data is anchored to lines that reach its instruction, and each call site once."""
+    sites = instructions.sites()
+    operations = [(op, a) for a in anchored.anchors if (op := operation_of(a.statement))]
+    for op, anchor in operations:
+        if not _reach(sites, anchor)[op]:
+            yield Diagnostic(CODE, f"the lines of this `{op}` do not reach its instruction", anchor.place)
+    yield from _crowded(operations, sites)
+    yield from _uncovered(operations, sites)
+    counts = Counter(op for op, _ in operations if op not in TILES)
+    for op in sorted({*counts, *instructions.totals} - TILES.keys()):
+        if counts[op] != instructions.totals[op]:
+            there = f"{instructions.totals[op]} times, with functions put in"
+            message = f"the text has `{op}` {there}, and the CuIR {counts[op]} times"
+            yield Diagnostic(CODE, message, anchored.kernel.span)
 
 
 def _reach(sites: Sequence[Site], anchor: Anchor) -> Counter[str]:

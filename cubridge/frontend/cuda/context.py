@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from cubridge.frontend.cuda.constants import Constants
+from cubridge.frontend.cuda.definitions import lies_in
 from cubridge.frontend.cuda.digest import Digests
 from cubridge.frontend.cuda.lemmas import Lemma, Lemmas
 from cubridge.frontend.cuda.structure import FunctionText, Program, StructText
@@ -179,7 +180,7 @@ def _region_functions(program: Program, source_map: SourceMap, missing: _Missing
         place = source_map.region(around).span
         if name not in regions:
             missing.part(f"region `{around}` defines no function `{name}`", place)
-        elif not _inside(regions[name], place):
+        elif not lies_in(regions[name].span, place):
             missing.part(f"the function `{name}` is not inside its region", regions[name].head_span)
     return regions
 
@@ -187,11 +188,6 @@ def _region_functions(program: Program, source_map: SourceMap, missing: _Missing
 def source_region_name(name: str) -> str:
     """The source region that a region function lies in."""
     return "kv_range" if name in VALUE_REGIONS else name
-
-
-def _inside(function: FunctionText, region: Span) -> bool:
-    span = function.span
-    return span.file is region.file and region.start <= span.start and span.end <= region.end
 
 
 def _keys_struct(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cubridge.frontend.cuda.checks import assertion_faults, contract_faults, text_faults
 from cubridge.frontend.cuda.context import Context, read_context
+from cubridge.frontend.cuda.definitions import with_definitions
 from cubridge.frontend.cuda.fields import param_fields, row_fields, shared_fields, tile_fields
 from cubridge.frontend.cuda.geometry import table_expr
 from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
@@ -24,7 +25,7 @@ from cubridge.ir.source_map import SourceMap
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """A kernel as CuIR, each node's span in the CUDA text, and where the regions of that text are."""
+    """A kernel as CuIR, each node's span in the CUDA text, and the regions of that text."""
 
     kernel: Kernel
     source_map: SourceMap
@@ -43,9 +44,9 @@ def lift(
     if is_empty(source):
         raise CuError(Diagnostic("CU420", "the text is empty", Span(source, 0, 0)))
     source_map = read_source_map(source)
-    unit = read_unit(source, dict(instance.macros), headers)
-    context = read_context(read_program(unit), source_map, contract, instance, lemmas or load_lemmas())
-    return Lifted(_kernel(context), source_map)
+    program = read_program(read_unit(source, dict(instance.macros), headers))
+    context = read_context(program, source_map, contract, instance, lemmas or load_lemmas())
+    return Lifted(_kernel(context), with_definitions(source_map, program))
 
 
 def _kernel(context: Context) -> Kernel:

@@ -149,7 +149,7 @@ class _Declarations:
             self.item(body, template)
 
     def function(self, node: Node, template: tuple[Parameter, ...]) -> FunctionText:
-        head = _function_declarator(node)
+        head = declarator_of(node)
         name = self.text.text(head.child_by_field_name("declarator") or head)
         params = head.child_by_field_name("parameters")
         kind = node.child_by_field_name("type")
@@ -210,7 +210,8 @@ class _Declarations:
             self.program.aliases[self.text.text(name)] = (self.reader.type(kind), node, self.reader)
 
 
-def _function_declarator(node: Node) -> Node:
+def declarator_of(node: Node) -> Node:
+    """Of a function's definition: its name and parameters."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None and declarator.type != "function_declarator":
         declarator = declarator.child_by_field_name("declarator") or (declarator.named_children or [None])[-1]

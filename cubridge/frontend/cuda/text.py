@@ -146,6 +146,11 @@ def parse_snippet(text: str) -> Tree:
     return Parser(_LANGUAGE).parse(text.encode("latin-1"))
 
 
+def without_comments(file: SourceFile) -> str:
+    """The text of a file, one character per byte, with blanks in place of comments. Errors: CU420."""
+    return _without_comments(file)[0]
+
+
 @lru_cache(maxsize=64)
 def _without_comments(file: SourceFile) -> tuple[str, tuple[Diagnostic, ...]]:
     """Blanks in place of comments, as latin-1, and the faults of its characters. Errors: CU420."""

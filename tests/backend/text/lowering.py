@@ -9,18 +9,19 @@ from typing import Final
 
 from cubridge.backend.text.lower import Patched, lower
 from cubridge.backend.text.names import Names
+from cubridge.frontend.cuda.definitions import with_definitions
+from cubridge.frontend.cuda.markers import read_source_map
+from cubridge.frontend.cuda.structure import read_program
+from cubridge.frontend.cuda.text import folder_headers, read_unit
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
-from cubridge.ir.source import SourceFile, Span
-from cubridge.ir.source_map import SourceMap, SourceRegion
+from cubridge.ir.source import SourceFile
+from cubridge.ir.source_map import SourceMap
 from tests.support.golden_texts import golden_file, golden_kernel
 
 NAMES: Final = Names({"B": "batch", "Hq": "heads_q", "Hk": "heads_kv", "Lq": "len_q", "Lk": "len_kv"})
 CASES: Final = Path(__file__).parents[2] / "cases" / "lower"
 
-_REGION: Final = re.compile(
-    rb"^[ \t]*// @region (\w+)\r?\n(?P<body>.*?)^[ \t]*// @endregion \1[ \t]*\r?$", re.DOTALL | re.MULTILINE
-)
 _DEFINITION: Final = re.compile(r"^@region\ndef (\w+)\(.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
 _SECTION: Final = re.compile(
     r"^(variant_params|params|tile_state|row_state)\((?:\)|\n.*?^\))\n", re.DOTALL | re.MULTILINE
@@ -28,11 +29,9 @@ _SECTION: Final = re.compile(
 
 
 def regions_of(file: SourceFile) -> SourceMap:
-    found = (
-        SourceRegion(m.group(1).decode(), Span(file, m.start("body"), m.end("body")))
-        for m in _REGION.finditer(file.data)
-    )
-    return SourceMap(file, tuple(found))
+    """Of a text without headers."""
+    unit = read_unit(file, {"DEVICE": "__device__"}, folder_headers())
+    return with_definitions(read_source_map(file), read_program(unit))
 
 
 @cache

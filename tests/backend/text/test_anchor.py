@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cubridge.backend.text.anchor import anchors, function_text, spelling_of, struct_text
+from cubridge.backend.text.anchor import anchors, spelling_of
 from cubridge.backend.text.diff import diff
 from cubridge.backend.text.names import Names
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.diagnostics import CuError, Refused
 from cubridge.ir.source import SourceFile, Span
-from cubridge.ir.source_map import SourceMap, SourceRegion
+from cubridge.ir.source_map import ArgumentText, FunctionText, SourceMap, SourceRegion
 from tests.backend.text.lowering import regions_of, small_kernel, source_ir, target_ir
 from tests.backend.text.test_diff import edited
 
@@ -34,11 +34,6 @@ def key_tile(keys, t):
 def mask(s, kv_start, tile):
     pass
 """
-
-
-def region(text: str, name: str = "score") -> SourceRegion:
-    file = SourceFile.from_text("region.cu", text)
-    return SourceRegion(name, Span(file, 0, len(file.data)))
 
 
 def test_regions_in_the_order_of_the_text() -> None:
@@ -83,58 +78,35 @@ def test_a_missing_region_is_an_error() -> None:
     assert caught.value.diagnostics[0].code == "CU606"
 
 
-# ---- functions -------------------------------------------------------------------------------------------------------
-
-
-def test_a_body_is_found_behind_comments_strings_and_calls() -> None:
-    text = (
-        "// score(x) { of the past\n/* void score() { } */\n"
-        'DEVICE void helper(int a) { log("}{"); }\n'
-        "DEVICE\nvoid score (float (&s)[ROWS][S_COLS],\n  int kv_start, const WorkTile& tile, const Params& p)\n"
-        "{ // one {\n  if (a) { b(); } /* } */\n}\nint after;\n"
-    )
-    found = function_text(region(text), "score")
-    assert found.body.text == "{ // one {\n  if (a) { b(); } /* } */\n}"
-    assert found.lead.text == ""
-
-
-def test_the_comment_that_opens_a_region_belongs_to_its_first_function() -> None:
-    found = function_text(region("// what it does\n// and why\nDEVICE void score(int a) {}\n"), "score")
-    assert found.lead.text == "// what it does\n// and why\n"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "void other() {}", "void score(int a);", "void score(int a) { {", "void score(int a", "x = score(1) + 2;"],
-)
-def test_a_region_without_its_function_is_an_error(text: str) -> None:
-    with pytest.raises(CuError) as caught:
-        function_text(region(text), "score")
-    assert caught.value.diagnostics[0].code == "CU606"
-
-
-def test_a_struct_is_found_with_its_semicolon() -> None:
-    text = "// struct KeySequence { old };\nstruct KeySequence {\n  int lo, hi;\n};\nint x;\n"
-    found = struct_text(region(text), "KeySequence")
-    assert found.definition.text == "struct KeySequence {\n  int lo, hi;\n};"
-    assert found.lead.text == "// struct KeySequence { old };\n"
-    with pytest.raises(CuError, match="does not define the struct"):
-        struct_text(region("// struct KeySequence {};"), "KeySequence")
-
-
 # ---- signatures ------------------------------------------------------------------------------------------------------
 
 
+NOWHERE_IN_IT = Span(SourceFile.from_text("region.cu", ""), 0, 0)
+REGION = SourceRegion("score", NOWHERE_IN_IT)
+
+
+def score(*arguments: ArgumentText) -> FunctionText:
+    return FunctionText("score", arguments, NOWHERE_IN_IT, NOWHERE_IN_IT)
+
+
 def test_names_of_a_signature() -> None:
-    parameters = "float (&scores)[MY_ROWS][MY_COLS], int start, const WorkTile& w, const Params& params"
-    spelling = spelling_of("score", parameters, Names({}), region(""))
+    scores = ArgumentText("scores", ("MY_ROWS", "MY_COLS"))
+    function = score(scores, ArgumentText("start"), ArgumentText("w"), ArgumentText("params"))
+    spelling = spelling_of(function, Names({}), REGION)
     assert spelling.arguments == {"s": "scores", "kv_start": "start", "tile": "w", "p": "params"}
     assert (spelling.params, spelling.rows, spelling.score_columns) == ("params", "MY_ROWS", "MY_COLS")
 
 
 def test_a_signature_with_other_arguments_is_an_error() -> None:
     with pytest.raises(CuError, match="has 4: s, kv_start, tile, p") as caught:
-        spelling_of("score", "float (&s)[ROWS][S_COLS], const Params& p", Names({}), region(""))
+        spelling_of(score(ArgumentText("s", ("ROWS", "S_COLS")), ArgumentText("p")), Names({}), REGION)
+    assert caught.value.diagnostics[0].code == "CU606"
+
+
+def test_an_argument_without_a_name_is_an_error() -> None:
+    function = score(ArgumentText("s", ("ROWS", "S_COLS")), ArgumentText("k"), ArgumentText(""), ArgumentText("p"))
+    with pytest.raises(CuError, match="does not name its argument `tile`") as caught:
+        spelling_of(function, Names({}), REGION)
     assert caught.value.diagnostics[0].code == "CU606"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cubridge.backend.text.anchor import function_text, spelling_of
+from cubridge.backend.text.anchor import spelling_of
 from cubridge.backend.text.emit import emit_function
 from cubridge.backend.text.names import Names, Spelling
 from cubridge.ir.nodes import REGIONS
@@ -23,8 +23,8 @@ def emitted(changes: str, name: str) -> str:
 def test_a_regions_own_text_comes_back(arch: str, name: str) -> None:
     lifted = shipped(arch)
     region = lifted.source_map.region("kv_range" if name in VALUE_REGIONS else name)
-    text = function_text(region, name)
-    spelling = spelling_of(name, text.parameters, NAMES, region)
+    text = region.function(name)
+    spelling = spelling_of(text, NAMES, region)
     again = emit_function(lifted.kernel.region(name), lifted.kernel, spelling, text.body.location[1])
     assert again == text.body.text.replace("RESCALE_LAG", "8.f")
 
