@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from cubridge.ir.algebra.hosts import is_nonnegative
 from cubridge.ir.nodes import Binary, Call, Expr, FloatLit, Index, IntLit, Name, Node, Unary
-from cubridge.ir.signs import is_nonnegative
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.walk import map_children, walk
 

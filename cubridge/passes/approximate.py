@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from cubridge.ir.algebra.hosts import is_nonnegative, is_positive
 from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Scalar, Stmt, Unary
-from cubridge.ir.signs import is_nonnegative, is_positive
 from cubridge.ir.walk import map_children
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.host_params import HostParams, without_unused_hosts

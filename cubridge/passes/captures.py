@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, TypeVar
 
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import poly
+from cubridge.ir.algebra.poly import Poly
+from cubridge.ir.algebra.signs import at_most, nonnegative
 from cubridge.ir.capture_names import HOST_NAMES, capture_of, field_name
 from cubridge.ir.nodes import (
     SIZES,
@@ -35,8 +39,6 @@ from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.coerce import Coercion
 from cubridge.passes.names import is_readable
 from cubridge.passes.options import Word
-from cubridge.passes.poly import Poly, poly
-from cubridge.passes.prove import Facts, at_most, nonnegative
 from cubridge.passes.regions import assign, free_name, tile, with_region
 from cubridge.passes.shape import tile_shape
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from cubridge.ir.algebra.exprs import MIRRORED, negated
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import compared, floor_div, normal_predicate, poly
+from cubridge.ir.algebra.poly import Monomial, Poly
+from cubridge.ir.algebra.signs import at_most, positive
 from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, Name, Unary
 from cubridge.ir.walk import free_names
-from cubridge.passes.exprs import MIRRORED, negated
-from cubridge.passes.poly import Monomial, Poly, compared, floor_div, normal_predicate, poly
-from cubridge.passes.prove import Facts, at_most, positive
 
 KEY: Final = Name("j")
 MAX_CLAUSES: Final = 24

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from cubridge.ir.algebra.exprs import added, addends
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     COMPARISONS,
@@ -27,7 +28,6 @@ from cubridge.ir.nodes import (
 )  # fmt: skip
 from cubridge.ir.types import DType
 from cubridge.passes.base import fault
-from cubridge.passes.exprs import added, addends
 
 Kind = Literal["bool", "int", "float"]
 _FLOATS: Final = frozenset({"inf", "nan", "LOG2E", "LN2", "pi", "s", "x", "m", "o", "acc"})

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from cubridge.ir.algebra.exprs import MINUS_INF
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import poly
+from cubridge.ir.algebra.signs import positive
 from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Unary
 from cubridge.ir.walk import free_names, map_children, rewrite, substitute
 from cubridge.passes.base import refusal
-from cubridge.passes.exprs import MINUS_INF
 from cubridge.passes.host_params import HostParams, without_unused_hosts
 from cubridge.passes.limits import is_zero_when_masked
 from cubridge.passes.normalizer import EXP, SHIFT, Division, Normalizer, degree, division, exponentials, relative
 from cubridge.passes.options import RowTerm
-from cubridge.passes.poly import poly
-from cubridge.passes.prove import Facts, positive
 from cubridge.passes.regions import assign, param, with_region
 from cubridge.passes.row_state import with_needed_row_state
 from cubridge.passes.scale import MINUS_ONE, ONE

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from cubridge.ir.algebra.normal import poly, to_expr
+from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.nodes import SIZES, Assign, Attr, Binary, Call, Expr, IntLit, Kernel, Name, Node, Row, Stmt, Unary
 from cubridge.ir.walk import map_children, walk
 from cubridge.passes.base import Pass, PassContext
-from cubridge.passes.poly import Poly, poly, to_expr
 from cubridge.passes.regions import assign, free_name, with_region
 
 _REGIONS: Final = ("score", "mask", "row_probs")

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from cubridge.ir.algebra.exprs import MIRRORED, number
 from cubridge.ir.nodes import (
     COMPARISONS,
     NAMED_CONSTANTS,
@@ -28,7 +29,6 @@ from cubridge.ir.nodes import (
 from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, rewrite, walk
-from cubridge.passes.exprs import MIRRORED, number
 from cubridge.passes.regions import free_name, param
 from cubridge.passes.scale import host_value, scale_of, without_casts
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from cubridge.ir.algebra.exprs import both, either
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import poly, to_expr
+from cubridge.ir.algebra.poly import Poly
+from cubridge.ir.algebra.signs import at_most, nonnegative
 from cubridge.ir.nodes import Argument, Assign, Attr, Binary, Call, Expr, IntLit, Kernel, Name, Record
-from cubridge.passes.exprs import both, either
 from cubridge.passes.pieces import END, START, Piece, always, larger, smaller
-from cubridge.passes.poly import Poly, poly, to_expr
-from cubridge.passes.prove import Facts, at_most, nonnegative
 from cubridge.passes.regions import assign, with_region
 from cubridge.passes.shape import tile_shape
 

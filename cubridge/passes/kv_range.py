@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cubridge.ir.algebra.exprs import both, operands
 from cubridge.ir.diagnostics import InternalError
 from cubridge.ir.nodes import Expr, Kernel
 from cubridge.ir.printer import print_expr
 from cubridge.passes.base import Pass, PassContext
 from cubridge.passes.clauses import Clauses, clauses
-from cubridge.passes.exprs import both, operands
 from cubridge.passes.key_sequence import with_key_sequence
 from cubridge.passes.mask import IN_RANGE
 from cubridge.passes.pieces import full, visited

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cubridge.ir.algebra.exprs import MIRRORED
 from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Binary, Call, Expr, FloatLit, IntLit, Name, Unary
-from cubridge.passes.exprs import MIRRORED
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cubridge.ir.algebra.exprs import both
 from cubridge.ir.nodes import Binary, Expr, Kernel, Name
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.coerce import Coercion
-from cubridge.passes.exprs import both
 from cubridge.passes.host_params import HostParams
 from cubridge.passes.key_sequence import with_key_sequence
 from cubridge.passes.names import resolve

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cubridge.ir.algebra.exprs import is_number, product
 from cubridge.ir.nodes import Binary, Call, Expr, IntLit, Kernel, Name, Node, Unary
 from cubridge.ir.walk import free_names, map_children, walk
 from cubridge.passes.base import refusal
-from cubridge.passes.exprs import is_number, product
 from cubridge.passes.options import RowTerm
 from cubridge.passes.scale import MINUS_ONE, ONE
 from cubridge.passes.terms import Algebra, Term, Terms, rebuilt

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cubridge.ir.algebra.exprs import FALSE, TRUE, both, either, where
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import extremum, poly, to_expr
+from cubridge.ir.algebra.poly import Poly
+from cubridge.ir.algebra.signs import at_most
 from cubridge.ir.nodes import Expr, Name
 from cubridge.passes.clauses import Clause, Clauses
-from cubridge.passes.exprs import FALSE, TRUE, both, either, where
-from cubridge.passes.poly import Poly, extremum, poly, to_expr
-from cubridge.passes.prove import Facts, at_most
 from cubridge.passes.rows import RowRange
 
 START: Final = Poly(())

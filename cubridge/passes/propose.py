@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
+from cubridge.ir.algebra.exprs import TRUE, added, addends, either
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, Index, IntLit, Kernel, Name, Node
@@ -15,7 +16,6 @@ from cubridge.passes.approximate import Approximate
 from cubridge.passes.base import Pass, refusal
 from cubridge.passes.captures import BindCaptured, PlaceCaptured
 from cubridge.passes.dce import DropDeadCode
-from cubridge.passes.exprs import TRUE, added, addends, either
 from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask

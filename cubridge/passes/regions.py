@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from cubridge.ir.algebra.exprs import MINUS_INF
 from cubridge.ir.nodes import Assign, Attr, Call, Expr, Function, Kernel, Name, Stmt
 from cubridge.ir.walk import substitute
-from cubridge.passes.exprs import MINUS_INF
 
 SCORE = Name("s")
 

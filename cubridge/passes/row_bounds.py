@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from cubridge.ir.algebra.exprs import both, either, operands
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import poly, to_expr
+from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.nodes import Assign, Binary, Call, Expr, IntLit, Kernel, Name
 from cubridge.passes.base import Pass, PassContext
 from cubridge.passes.clauses import KEY, Clause, clauses
-from cubridge.passes.exprs import both, either, operands
 from cubridge.passes.mask import IN_RANGE
 from cubridge.passes.pieces import END, START, Piece, always, joined_pieces, piece_of, smaller
-from cubridge.passes.poly import Poly, poly, to_expr
-from cubridge.passes.prove import Facts
 from cubridge.passes.regions import assign, mask_predicate, masked, with_region
 from cubridge.passes.rows import RowRange
 

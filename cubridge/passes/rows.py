@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from cubridge.ir.algebra.exprs import MIRRORED, both, either, negated, where
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import compared, extremum, floor_div, poly, to_expr
+from cubridge.ir.algebra.poly import Poly
+from cubridge.ir.algebra.signs import nonnegative, positive
 from cubridge.ir.nodes import Attr, Binary, BoolLit, Call, Expr, Kernel, Name, Row, Unary
 from cubridge.ir.walk import walk
-from cubridge.passes.exprs import MIRRORED, both, either, negated, where
-from cubridge.passes.poly import Poly, compared, extremum, floor_div, poly, to_expr
-from cubridge.passes.prove import Facts, nonnegative, positive
 from cubridge.passes.shape import tile_shape
 
 Q_START: Final = Attr(Name("tile"), "q_start")

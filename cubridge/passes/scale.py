@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from cubridge.ir.algebra.exprs import product
+from cubridge.ir.algebra.hosts import is_positive
 from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Expr, FloatLit, IntLit, Kernel, Name, Node, Scalar, Unary
-from cubridge.ir.signs import is_positive
 from cubridge.ir.walk import free_names, rewrite, walk
-from cubridge.passes.exprs import product
 
 
 @dataclass(frozen=True, slots=True)

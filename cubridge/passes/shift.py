@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cubridge.ir.algebra.hosts import is_positive
 from cubridge.ir.nodes import Binary, Call, Expr, Kernel, Name, Node
-from cubridge.ir.signs import is_positive
 from cubridge.ir.walk import free_names, map_children
 from cubridge.passes.normalizer import SCORE, SHIFT, Normalizer, degree, division, relative
 from cubridge.passes.scale import MINUS_ONE, ONE

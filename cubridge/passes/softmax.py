@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cubridge.ir.algebra.exprs import MINUS_INF
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import (
     TILE_ARGUMENTS,
@@ -24,7 +25,6 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.walk import substitute
 from cubridge.passes.base import fault
-from cubridge.passes.exprs import MINUS_INF
 from cubridge.passes.scale import Scale, scale_of
 
 LOG2E: Final = Scale(powers=((Name("LOG2E"), 1.0),))

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from cubridge.ir.algebra.exprs import is_number, product
+from cubridge.ir.algebra.normal import normal
 from cubridge.ir.nodes import COMPARISONS, Binary, Call, Expr, FloatLit, IntLit, Kernel, Node, Unary
 from cubridge.ir.walk import free_names, map_children
-from cubridge.passes.exprs import is_number, product
-from cubridge.passes.poly import normal
 from cubridge.passes.scale import MINUS_ONE, ONE, Scale, host_value, scale_of
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cubridge.ir.algebra.exprs import INF, MINUS_INF
 from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Global, Kernel, Partial, Row, TensorMap, Unary
 from cubridge.ir.types import DType
 from cubridge.ir.walk import substitute
 from cubridge.passes.base import refusal
-from cubridge.passes.exprs import INF, MINUS_INF
 from cubridge.passes.host_params import HostParams
 from cubridge.passes.limits import is_zero_when_masked
 from cubridge.passes.normalizer import EXP, Normalizer, degree, relative

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from cubridge.ir.algebra.interval import EVERYTHING, INTEGERS, Interval, image
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import (
     Assign,
@@ -30,8 +31,6 @@ from cubridge.ir.printer import print_expr
 from cubridge.ir.types import DType
 from cubridge.ir.walk import children, free_names
 
-Range = tuple[int, int]
-
 LIMITS: Final[Mapping[str, int]] = {"B": 512, "Hq": 256, "Hk": 256, "Lq": 2**20, "Lk": 2**20, "D": 256}
 """The largest sizes that a kernel has to be right for, unless the caller says others."""
 
@@ -54,11 +53,11 @@ def check_body_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Ite
 def captured_bound(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> int:
     """How large in size captured integers may be, so that every integer of the regions stays within 32 bits when sizes are
     at most `limits`: `LARGEST`, or a power of two below; 0 if none is small enough."""
-    return next((bound for bound in _BOUNDS if _holds(kernel, limits, (-bound, bound))), 0)
+    return next((bound for bound in _BOUNDS if _holds(kernel, limits, Interval(-bound, bound))), 0)
 
 
-def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Range) -> bool:
-    known: dict[str, Range | None] = {}
+def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Interval) -> bool:
+    known: dict[str, Interval] = {}
     for region in sorted(kernel.regions, key=lambda r: r.name != "tile_setup"):
         ranges = _Ranges(kernel, limits, captured)
         ranges.names |= known
@@ -70,37 +69,30 @@ def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Range) -> bool:
 
 @dataclass(slots=True)
 class _Ranges:
-    """Ranges of the integers of one body. A range that nothing is known about is None, and never a fault. `captured`: that
-    of every captured integer."""
+    """Ranges of the integers of one body. Where nothing is known it is EVERYTHING, and never a fault. `captured`: the range of
+    every captured integer."""
 
     kernel: Kernel
     limits: Mapping[str, int]
-    captured: Range | None = None
-    names: dict[str, Range | None] = field(default_factory=dict)
+    captured: Interval = EVERYTHING
+    names: dict[str, Interval] = field(default_factory=dict)
     faults: list[Diagnostic] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         sizes = self.limits
-        self.names |= {name: (1, value) for name, value in sizes.items()}
-        self.names |= {c.name: (c.value, c.value) for c in self.kernel.constants if isinstance(c.value, int)}
         rows, keys = sizes["Lq"] + 1024, sizes["Lk"] + 1024  # tiles reach past the end
-        self.names |= {
-            "i": (0, rows),
-            "j": (0, keys),
-            "kv_start": (0, keys),
-            "e": (0, 1024),
-            "r": (0, 16),
-            "t": (0, keys),
-        }
-        self.names |= {"tile.b": (0, sizes["B"] - 1), "tile.h": (0, sizes["Hq"] - 1)}
-        self.names |= {"tile.hk": (0, sizes["Hk"] - 1), "tile.q_start": (0, rows)}
+        most = {"i": rows, "j": keys, "kv_start": keys, "e": 1024, "r": 16, "t": keys, "tile.q_start": rows}
+        most |= {"tile.b": sizes["B"] - 1, "tile.h": sizes["Hq"] - 1, "tile.hk": sizes["Hk"] - 1}
+        self.names |= {name: Interval(1, value) for name, value in sizes.items()}
+        self.names |= {c.name: Interval.exactly(c.value) for c in self.kernel.constants if isinstance(c.value, int)}
+        self.names |= {name: Interval(0, value) for name, value in most.items()}
         for item in self.kernel.params:
             if isinstance(item.type, Scalar) and item.type.host is not None:
                 self.names[f"p.{item.name}"] = self._of_host(item.type.host, item.type.dtype)
 
-    def _of_host(self, value: Expr, dtype: DType) -> Range | None:
+    def _of_host(self, value: Expr, dtype: DType) -> Interval:
         if not dtype.is_int:
-            return None
+            return EVERYTHING
         captured = free_names(value) - self.names.keys()
         self.names |= dict.fromkeys(captured, self.captured)
         found = self.quiet(value)
@@ -118,7 +110,7 @@ class _Ranges:
         self._block(body)
         yield from self.faults
 
-    def quiet(self, expr: Expr) -> Range | None:
+    def quiet(self, expr: Expr) -> Interval:
         """The range of a host expression, which Python's integers hold."""
         faults = list(self.faults)
         value = self.range(expr)
@@ -140,95 +132,60 @@ class _Ranges:
                     self._block(then)
                     self._block(orelse)
                 case For(var, _, _, inner):
-                    self.names[var] = None
+                    self.names[var] = EVERYTHING
                     self._block(inner)
                 case Loop(inner):
                     self._block(inner)
                 case _:
                     pass
 
-    def _joined(self, name: str, new: Range | None) -> Range | None:
+    def _joined(self, name: str, new: Interval) -> Interval:
         """The range after an assignment; a name with several has no range, since loops may carry either value on."""
-        return new if name not in self.names or self.names[name] == new else None
+        return new if self.names.get(name, new) == new else EVERYTHING
 
-    def range(self, expr: Expr) -> Range | None:
+    def range(self, expr: Expr) -> Interval:
         match expr:
             case IntLit(value):
-                return value, value
+                return Interval.exactly(value)
             case Name(name):
-                return self.names.get(name)
+                return self.names.get(name, EVERYTHING)
             case Attr(Name(scope), name):
-                return self.names.get(f"{scope}.{name}")
+                return self.names.get(f"{scope}.{name}", EVERYTHING)
             case Index(Attr(Name("p"), name), indices):
                 for index in indices:
                     self.range(index)
-                return self.captured if self._is_captured_int(name) else None
+                return self.captured if self._is_captured_int(name) else EVERYTHING
             case Unary("-", operand):
-                inner = self.range(operand)
-                return None if inner is None else (-inner[1], -inner[0])
+                return -self.range(operand)
             case Binary(op, left, right):
-                return self._checked(expr, _combine(op, self.range(left), self.range(right)), (left, right))
+                return self._checked(expr, _image(op, [self.range(left), self.range(right)]))
             case Call(fn, args):
-                return self._call(fn, [self.range(a) for a in args])
+                return _image(fn, [self.range(a) for a in args])
             case _:
                 for child in children(expr):
                     if isinstance(child, Expr):
                         self.range(child)
-                return None
+                return EVERYTHING
 
     def _is_captured_int(self, name: str) -> bool:
         types = (item.type for item in self.kernel.params if item.name == name)
         return any(isinstance(t, Captured) and t.dtype.is_int for t in types)
 
-    def _checked(self, expr: Binary, value: Range | None, operands: tuple[Expr, ...]) -> Range | None:
-        if value is None or max(abs(value[0]), abs(value[1])) <= LARGEST or any(map(_is_wide, operands)):
+    def _checked(self, expr: Binary, value: Interval) -> Interval:
+        largest = value.high if value.high > -value.low else value.low
+        if abs(largest) <= LARGEST or value == EVERYTHING or _is_wide(expr):
             return value
-        largest = value[1] if value[1] > -value[0] else value[0]
         sizes = ", ".join(f"{n}={v}" for n, v in self.limits.items() if n != "D")
         message = f"`{print_expr(expr)}` reaches {largest} at {sizes}, which 32 bits do not hold"
         self.faults.append(Diagnostic("CU224", message, expr.span, help="put `i64(..)` around its first operand"))
-        return None
-
-    def _call(self, fn: str, args: list[Range | None]) -> Range | None:
-        match fn, args:
-            case "i32" | "i64" | "f32", [one]:
-                return one if fn != "f32" else None
-            case "minimum", [(a, b), (c, d)]:
-                return min(a, c), min(b, d)
-            case "maximum", [(a, b), (c, d)]:
-                return max(a, c), max(b, d)
-            case "where", [_, (a, b), (c, d)]:
-                return min(a, c), max(b, d)
-            case "ceil_div", [(a, b), (c, _)] if c > 0 and a >= 0:
-                return 0, -(-b // c)
-            case "floor_div", [left, right]:
-                return _combine("//", left, right)
-            case "floor_mod", [left, right]:
-                return _combine("%", left, right)
-            case "abs", [(a, b)]:
-                return 0, max(abs(a), abs(b))
-            case _:
-                return None
+        return EVERYTHING
 
 
-def _combine(op: str, left: Range | None, right: Range | None) -> Range | None:
-    if op == "%" and right is not None:
-        return (0, right[1] - 1) if right[0] > 0 else (min(right[0], 0), max(right[1], 0))
-    if left is None or right is None:
-        return None
-    (a, b), (c, d) = left, right
-    match op:
-        case "+":
-            return a + c, b + d
-        case "-":
-            return a - d, b - c
-        case "*":
-            corners = (a * c, a * d, b * c, b * d)
-            return min(corners), max(corners)
-        case "//" if c > 0:
-            return min(a // c, a // d), max(b // c, b // d)
-        case _:
-            return None
+def _image(fn: str, arguments: list[Interval]) -> Interval:
+    """Of integers: EVERYTHING unless both ends are known. A remainder is below its divisor, whatever is divided."""
+    unknown = EVERYTHING in arguments[-2:] and fn not in ("%", "floor_mod")
+    value = EVERYTHING if unknown else image(fn, arguments, INTEGERS)
+    return value if value.is_bounded else EVERYTHING
 
 
 def _is_wide(expr: Expr) -> bool:

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import to_expr
 from cubridge.ir.nodes import Assign, Call, Expr, Kernel, Name
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.walk import substitute
 from cubridge.passes.base import PassContext
 from cubridge.passes.clauses import Clause, clauses
 from cubridge.passes.mask import RewriteMask
-from cubridge.passes.poly import to_expr
-from cubridge.passes.prove import Facts
 from cubridge.passes.regions import mask_predicate
 from cubridge.passes.row_bounds import RowBounds
 from tests.passes.strategies import masks, predicates, value

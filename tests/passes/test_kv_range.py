@@ -6,13 +6,13 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 
+from cubridge.ir.algebra.exprs import either
 from cubridge.ir.nodes import Assign, Binary, Expr, IntLit, Kernel, Name
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_function
 from cubridge.ir.spec import Shape
 from cubridge.passes.base import PassContext
 from cubridge.passes.captures import BindCaptured
-from cubridge.passes.exprs import either
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask
 from cubridge.passes.options import Word

@@ -4,14 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cubridge.ir.nodes import Expr, Name
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.normal import compared, normal, poly
+from cubridge.ir.algebra.poly import Poly
+from cubridge.ir.algebra.signs import at_most, nonnegative
+from cubridge.ir.nodes import Expr, IntLit, Name
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_expr
-from cubridge.passes.poly import Poly, compared, normal, poly
-from cubridge.passes.prove import Facts, at_most, nonnegative
 from tests.passes.strategies import integers, value
 
-FACTS = Facts(least={Name("i"): 0, Name("j"): 0, Name("Lq"): 1, Name("Lk"): 1, Name("n"): 1})
+LEAST: dict[Expr, int] = {Name("i"): 0, Name("j"): 0, Name("Lq"): 1, Name("Lk"): 1, Name("n"): 1}
+FACTS = Facts(LEAST.get)
 _index, _length = st.integers(0, 50), st.integers(1, 50)
 _points = st.fixed_dictionaries({"i": _index, "j": _index, "Lq": _length, "Lk": _length})
 
@@ -87,5 +90,7 @@ def test_proofs(text: str, proved: bool) -> None:
 
 def test_constants_hold_for_one_instantiation_only() -> None:
     block = Poly.atom(Name("BLOCK_KV"))
-    assert not at_most(Poly.constant(20), block, Facts(least={Name("BLOCK_KV"): 1}))
-    assert at_most(Poly.constant(20), block, Facts(constants={"BLOCK_KV": 64}))
+    least: dict[Expr, int] = {Name("BLOCK_KV"): 1}
+    constants: dict[Expr, Expr] = {Name("BLOCK_KV"): IntLit(64)}
+    assert not at_most(Poly.constant(20), block, Facts(least.get))
+    assert at_most(Poly.constant(20), block, Facts(definition=constants.get))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from cubridge.engine.dense import spec_values
 from cubridge.engine.values.engine import run_values
 from cubridge.engine.values.launch import Launch
+from cubridge.ir.algebra.exprs import both
 from cubridge.ir.nodes import Expr
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import AttentionSpec, Shape
-from cubridge.passes.exprs import both
 from cubridge.passes.pipeline import parse_text
 from cubridge.passes.propose import propose
 from cubridge.passes.runner import run_pipeline

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from cubridge.ir.algebra.hosts import is_positive
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Kernel, Name, Scalar
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_expr, print_stmts
-from cubridge.ir.signs import is_positive
 from cubridge.passes.pipeline import parse_text
 from cubridge.passes.runner import run_pipeline
 from cubridge.passes.scale import scale_of

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.signs import is_natural
 from cubridge.ir.diagnostics import Diagnostic, Refused
-from cubridge.ir.nodes import SIZES, Attr, Binary, Call, Captured, Expr, IntLit, Kernel, Name, Node, Scalar
-from cubridge.ir.region_types import ACCESSORS, ROWS, TILE_FIELDS, region_scope
+from cubridge.ir.nodes import Captured, Expr, Kernel, Name, Node
+from cubridge.ir.region_types import ROWS, region_scope
 from cubridge.ir.typecheck import Scope, infer
 from cubridge.ir.types import ValueType
 
@@ -26,10 +26,12 @@ class Types:
     name: str
     locals: dict[str, ValueType] = field(default_factory=dict[str, ValueType])
     _scope: Scope = field(init=False)
+    _facts: Facts = field(init=False)
     _nonnegative: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def __post_init__(self) -> None:
         self._scope = region_scope(self.kernel, self.name).bind("lse", ROWS)
+        self._facts = Facts.of(self.kernel)
 
     def of(self, expr: Expr) -> ValueType:
         return infer(expr, self._scope)
@@ -45,42 +47,10 @@ class Types:
         self._nonnegative[name] = self._nonnegative.get(name, True) and self.nonnegative(value)
 
     def nonnegative(self, expr: Expr) -> bool:
-        """True only if the integer is provably >= 0."""
-        match expr:
-            case IntLit(value):
-                return value >= 0
-            case Name(name):
-                return self._nonnegative_name(name)
-            case Attr(Name("tile"), name):
-                return name in TILE_FIELDS
-            case Attr(Name("p"), name):
-                return self._nonnegative_param(name)
-            case Binary(op, left, right):
-                return op in _KEEPS_SIGN and self.nonnegative(left) and self.nonnegative(right)
-            case Call(fn, args):
-                quantifier = _SIGN_OF_CALL.get(fn)
-                return quantifier is not None and quantifier(self.nonnegative(a) for a in args[-2:])
-            case _:
-                return False
+        """True only if the integer is provably >= 0, by the proof that lifting asks for."""
+        return is_natural(expr, Facts(self._least))
 
-    def _nonnegative_name(self, name: str) -> bool:
-        if name in self.locals:
-            return self._nonnegative[name]
-        constant = next((c.value for c in self.kernel.constants if c.name == name), -1)
-        return name in SIZES or name in ACCESSORS or name in ("kv_start", "t") or constant >= 0
-
-    def _nonnegative_param(self, name: str) -> bool:
-        kinds = (f.type for f in self.kernel.params if f.name == name)
-        return any(isinstance(k, Scalar) and k.host is not None and self.nonnegative(k.host) for k in kinds)
-
-
-_KEEPS_SIGN: Final = ("+", "*", "//", "%", "**")
-_SIGN_OF_CALL: Final[dict[str, Callable[..., bool]]] = {
-    "maximum": any,
-    "minimum": all,
-    "where": all,
-    "ceil_div": all,
-    "floor_div": all,
-    "floor_mod": all,
-    "abs": lambda _: True,
-}
+    def _least(self, expr: Expr) -> int | None:
+        if isinstance(expr, Name) and expr.id in self.locals:
+            return 0 if self._nonnegative[expr.id] else None
+        return self._facts.least(expr)

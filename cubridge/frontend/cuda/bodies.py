@@ -9,7 +9,7 @@ from typing import Final
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.inlining import collapsed, has_effect, reads, written
 from cubridge.frontend.cuda.numbers import binary, convert
-from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.statements import Statements
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import (
@@ -54,7 +54,7 @@ class _Effect(Exception):
 class Bodies(Statements):
     """Lifts calls of functions that are neither regions nor proved helpers."""
 
-    def __init__(self, context: Context, facts: Facts) -> None:
+    def __init__(self, context: Context, facts: Signs) -> None:
         super().__init__(context, facts)
         self.depth = 0
 

@@ -15,7 +15,7 @@ from cubridge.frontend.cuda.inlining import OWN_ROW
 from cubridge.frontend.cuda.lemmas import OPERATIONS, Lemma, meaning
 from cubridge.frontend.cuda.numbers import common_type, convert, float_literal
 from cubridge.frontend.cuda.places import DISSOLVE
-from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import CallOf, CExpr, Number
 from cubridge.frontend.cuda.values import (
@@ -48,7 +48,7 @@ _SHARED_ADDRESS: Final = "__cvta_generic_to_shared"
 class Calls(Expressions):
     """Lifts calls; `out` takes the statements that they stand for."""
 
-    def __init__(self, context: Context, facts: Facts) -> None:
+    def __init__(self, context: Context, facts: Signs) -> None:
         super().__init__(context, facts)
         self.out: list[Stmt] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from cubridge.frontend.cuda.values import Scalar, refusal
+from cubridge.ir.algebra.exprs import addends
 from cubridge.ir.contract import CapturedAddress, padded_extents
 from cubridge.ir.nodes import Binary, Expr, IntLit
 from cubridge.ir.source import Span
@@ -35,7 +36,7 @@ def _divide(index: Expr, extent: Expr) -> tuple[Expr | None, Expr | None]:
     wanted = _factors(extent)
     outer: Expr | None = None
     inner: Expr | None = None
-    for sign, term in _summands(index, 1):
+    for sign, term in addends(index):
         factors = Counter(_factors(term))
         factors.subtract(Counter(wanted))
         if min(factors.values(), default=0) >= 0:
@@ -50,16 +51,6 @@ def _take(counts: Counter[Expr], factor: Expr) -> bool:
     taken = counts[factor] > 0
     counts[factor] -= taken
     return taken
-
-
-def _summands(expr: Expr, sign: int) -> list[tuple[int, Expr]]:
-    match expr:
-        case Binary("+", left, right):
-            return [*_summands(left, sign), *_summands(right, sign)]
-        case Binary("-", left, right):
-            return [*_summands(left, sign), *_summands(right, -sign)]
-        case _:
-            return [(sign, expr)]
 
 
 def _factors(expr: Expr) -> list[Expr]:

@@ -13,7 +13,7 @@ from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.frontend.cuda.orchestration import KernelLifter, thread_faults
 from cubridge.frontend.cuda.regions import lift_region, lift_schedule
-from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.structure import read_program
 from cubridge.frontend.cuda.text import Headers, is_empty, read_unit
 from cubridge.ir.contract import Instantiation, LaunchContract
@@ -50,7 +50,7 @@ def lift(
 
 
 def _kernel(context: Context) -> Kernel:
-    facts = Facts(context.constants.number, definitions=context.definitions(), upper=_work_bound(context))
+    facts = Signs(context.constants.number, definitions=context.definitions(), upper=_work_bound(context))
     faults: list[Diagnostic] = [*text_faults(context.program.unit, context.contract), *assertion_faults(context)]
     regions = _regions(context, facts, faults)
     schedule, found = lift_schedule(context, facts)
@@ -89,7 +89,7 @@ def _kernel(context: Context) -> Kernel:
     return kernel
 
 
-def _regions(context: Context, facts: Facts, faults: list[Diagnostic]) -> list[Function]:
+def _regions(context: Context, facts: Signs, faults: list[Diagnostic]) -> list[Function]:
     """The regions that can be lifted; what is wrong with the others goes into `faults`."""
     regions: list[Function] = []
     for name, function in context.regions.items():

@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from cubridge.frontend.cuda.affine import cancel_anchors
-from cubridge.frontend.cuda.signs import Facts, natural_by
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.values import Scalar, refusal
 from cubridge.ir.nodes import (
     COMPARISONS,
@@ -120,7 +120,7 @@ def common_type(left: Scalar, right: Scalar) -> DType:
     return DType.F32 if DType.F32 in types else DType.I64 if DType.I64 in types else DType.I32
 
 
-def binary(op: str, left: Scalar, right: Scalar, span: Span, facts: Facts) -> Scalar:
+def binary(op: str, left: Scalar, right: Scalar, span: Span, facts: Signs) -> Scalar:
     """`left op right` as C computes it. Errors: CU423 for operators without meaning, CU426 for a division that may truncate."""
     axes = left.axes | right.axes
     if op in ("&&", "||"):
@@ -139,7 +139,7 @@ def binary(op: str, left: Scalar, right: Scalar, span: Span, facts: Facts) -> Sc
     return Scalar(_integer(op, a, b, span, facts), dtype, axes)
 
 
-def _integer(op: str, a: Expr, b: Expr, span: Span, facts: Facts) -> Expr:
+def _integer(op: str, a: Expr, b: Expr, span: Span, facts: Signs) -> Expr:
     match op:
         case "+" | "-":
             return cancel_anchors(Binary(op, a, b, span=span))
@@ -156,9 +156,9 @@ def _integer(op: str, a: Expr, b: Expr, span: Span, facts: Facts) -> Expr:
             raise refusal(f"`{op}` has no meaning on integers", span)
 
 
-def _check_division(op: str, a: Expr, b: Expr, span: Span, facts: Facts) -> None:
+def _check_division(op: str, a: Expr, b: Expr, span: Span, facts: Signs) -> None:
     for side, expr in (("dividend", a), ("divisor", b)):
-        reasons = natural_by(expr, facts)
+        reasons = facts.natural_by(expr)
         if reasons is None:
             helper = "floor_div" if op == "/" else "floor_mod"
             raise refusal(

@@ -15,7 +15,7 @@ from cubridge.frontend.cuda.inlining import roots, written
 from cubridge.frontend.cuda.loops import steps_by_one
 from cubridge.frontend.cuda.numbers import convert, negate
 from cubridge.frontend.cuda.regions import RESERVED
-from cubridge.frontend.cuda.signs import Facts, is_natural
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.syntax import (
     Block,
     BreakLoop,
@@ -70,7 +70,7 @@ from cubridge.ir.walk import children
 class KernelLifter(Bodies):
     """Lifts the body of the kernel."""
 
-    def __init__(self, context: Context, facts: Facts) -> None:
+    def __init__(self, context: Context, facts: Signs) -> None:
         super().__init__(context, facts)
         self.names.taken |= RESERVED | frozenset(THREAD_NAMES)
         parameter = context.kernel.params[0]
@@ -182,7 +182,7 @@ class KernelLifter(Bodies):
         facts.changes(counter)
         facts.definitions.pop(counter, None)
         facts.naturals -= {counter.id}
-        if is_natural(start, facts):
+        if facts.natural_by(start) is not None:
             facts.naturals |= {counter.id}
 
     def while_loop(self, loop: WhileLoop) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from cubridge.frontend.cuda.captured import captured_indices
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.numbers import float_literal
-from cubridge.frontend.cuda.signs import Facts
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.syntax import (
     CallOf,
     CExpr,
@@ -54,7 +54,7 @@ class Places(ABC):
     """Finds what names, members and subscripts of one function stand for. `site`: the call in the kernel's own text that everything
     read now stands for. `loops`: the element loops around the statement, by axis."""
 
-    def __init__(self, context: Context, facts: Facts) -> None:
+    def __init__(self, context: Context, facts: Signs) -> None:
         self.context = context
         self.facts = facts
         self.names = Names()

@@ -16,7 +16,7 @@ from cubridge.frontend.cuda.context import STRUCTURE, THREADS, Context
 from cubridge.frontend.cuda.loops import counted
 from cubridge.frontend.cuda.numbers import convert, negate
 from cubridge.frontend.cuda.places import DISSOLVE
-from cubridge.frontend.cuda.signs import NATURAL_FIELDS, Facts
+from cubridge.frontend.cuda.signs import NATURAL_FIELDS, Signs
 from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import (
     Assignment,
@@ -70,13 +70,12 @@ RESERVED: Final = frozenset((*SIZES, *NAMED_CONSTANTS, *ACCESSORS, *SCOPES, "Tru
 
 _TILES: Final[dict[str, tuple[Axis, ...]]] = {"s": (Axis.ROW, Axis.KEY), "o": (Axis.ROW, Axis.OUT), "lse": (Axis.ROW,)}
 _SCOPES: Final = {"tile": Kind.TILE, "row": Kind.ROW, "keys": Kind.KEYS}
-NATURAL_ARGUMENTS: Final = frozenset(("t", "work"))
 
 
 class RegionLifter(Bodies):
     """Lifts one region function, or the schedule."""
 
-    def __init__(self, context: Context, facts: Facts) -> None:
+    def __init__(self, context: Context, facts: Signs) -> None:
         super().__init__(context, facts)
         self.result: Expr | None = None
         self.is_schedule = False
@@ -216,10 +215,10 @@ def _is_vote(expr: Expr) -> bool:
 
 
 def lift_region(
-    name: str, function: FunctionText, context: Context, facts: Facts
+    name: str, function: FunctionText, context: Context, facts: Signs
 ) -> tuple[Function | None, list[Diagnostic]]:
     """One region function; None if it has faults."""
-    lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions), naturals=NATURAL_ARGUMENTS))
+    lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions)))
     lifter.names.taken |= RESERVED | set(REGIONS[name])
     faults = list(_bind_arguments(lifter, function, REGIONS[name]))
     if not faults:
@@ -229,10 +228,10 @@ def lift_region(
     return Function(name, REGIONS[name], tuple(lifter.out), lifter.result, span=function.span), []
 
 
-def lift_schedule(context: Context, facts: Facts) -> tuple[Function | None, list[Diagnostic]]:
+def lift_schedule(context: Context, facts: Signs) -> tuple[Function | None, list[Diagnostic]]:
     """`work_tile`: block coordinates or a work index to a query tile."""
     function = context.schedule
-    lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions), naturals=NATURAL_ARGUMENTS))
+    lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions)))
     lifter.is_schedule = True
     lifter.names.taken |= RESERVED
     numbers = [p for p in function.params if context.kinds.get(p.type.name) is not Kind.PARAMS]

@@ -11,7 +11,7 @@ from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.inlining import moves, written
 from cubridge.frontend.cuda.numbers import binary, convert
 from cubridge.frontend.cuda.places import DISSOLVE
-from cubridge.frontend.cuda.signs import Facts, natural_by
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.syntax import (
     Asm,
     Assignment,
@@ -65,7 +65,7 @@ class Statements(Calls):
     the function assigns after their declaration. `exits`: statements that here do no more than skip the rest of the sequence,
     `return` at the outer level of a body, `continue` at that of a loop."""
 
-    def __init__(self, context: Context, facts: Facts) -> None:
+    def __init__(self, context: Context, facts: Signs) -> None:
         super().__init__(context, facts)
         self.faults: list[Diagnostic] = []
         self.declared_in: dict[str, tuple[Axis, ...]] = {}
@@ -299,9 +299,10 @@ class Statements(Calls):
         """What is known of a local after an assignment: its first value, or its sign if no value so far was negative."""
         facts = self.facts
         facts.changes(local)
-        own, reasons = natural_by(local, facts), natural_by(new.expr, facts)
+        own, reasons = facts.natural_by(local), facts.natural_by(new.expr)
         facts.definitions.pop(local, None)
-        if local.id not in self.valued:
+        if local.id not in self.valued:  # what the name stands for elsewhere says nothing of this local
+            facts.naturals -= {local.id}
             facts.definitions[local] = new.expr
         elif own is not None and reasons is not None:
             facts.keep(local.id, own | reasons)

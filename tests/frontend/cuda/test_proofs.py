@@ -8,7 +8,7 @@ import pytest
 
 from cubridge.frontend.cuda.affine import cancel_anchors, plus_one
 from cubridge.frontend.cuda.captured import captured_indices
-from cubridge.frontend.cuda.signs import Facts, is_natural
+from cubridge.frontend.cuda.signs import Signs
 from cubridge.frontend.cuda.values import Scalar
 from cubridge.ir.contract import CapturedAddress
 from cubridge.ir.diagnostics import CuError
@@ -23,7 +23,7 @@ SUMS = (
     ("tile.q_start + (i - tile.q_start)", "i"),
     ("(i - tile.q_start) + Lk - Lq + tile.q_start", "i + Lk - Lq"),
     ("4 + kv_start + (j - kv_start)", "j + 4"),
-    ("2 * (i - tile.q_start) + 2 * tile.q_start", "i * 2"),
+    ("2 * (i - tile.q_start) + 2 * tile.q_start", "2 * i"),
     ("kv_start - (j - kv_start)", "kv_start - (j - kv_start)"),
     ("tile.q_start + 64", "tile.q_start + 64"),
     ("(j - kv_start) - (i - tile.q_start)", "j - kv_start - (i - tile.q_start)"),
@@ -43,7 +43,7 @@ def test_plus_one() -> None:
     ]
 
 
-FACTS = Facts(
+SIGNS = Signs(
     {"BLOCK_Q": 128, "BIAS": -1}.get,
     frozenset(("work",)),
     {
@@ -60,32 +60,33 @@ NATURAL = (
     "Lk", "i", "tile.q_start + BLOCK_Q", "p.q_blocks", "p.group", "rest", "minimum(p.group, B * Hq - first)", "rest % p.q_blocks",
     "maximum(Lk - Lq, 0)", "where(i < j, 3, Lk)", "Lk + Lq - minimum(Lk, Lq)", "first + 3 * rest", "abs(i - j)",
     "i - i // 4 * 4", "2 * i - i", "work - first * p.q_blocks + 1", "BLOCK_Q - 1", "i + BLOCK_Q - 128",
+    "work - first", "p.q_blocks - 1",
 )  # fmt: skip
 UNKNOWN = (
-    "Lk - Lq", "i - j", "-1", "BIAS", "x", "p.shift", "minimum(Lk - Lq, 3)", "tile.slope", "i - 1", "p.q_blocks - 1",
-    "where(i < j, i - j, 1)", "work - first", "i // (Lk - Lq)", "i - i // 4 * 5", "0 - i", "rest - 1", "p.unknown * i",
+    "Lk - Lq", "i - j", "-1", "BIAS", "x", "p.shift", "minimum(Lk - Lq, 3)", "tile.slope", "i - 1", "p.q_blocks - 2",
+    "where(i < j, i - j, 1)", "work - first - 1", "i // (Lk - Lq)", "i - i // 4 * 5", "0 - i", "rest - 1", "p.unknown * i",
     "i - BLOCK_Q", "BLOCK_Q - 129",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("text", NATURAL)
 def test_proved_natural(text: str) -> None:
-    assert is_natural(parse_expr(text), FACTS)
+    assert SIGNS.natural_by(parse_expr(text)) is not None
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_not_proved(text: str) -> None:
-    assert not is_natural(parse_expr(text), FACTS)
+    assert SIGNS.natural_by(parse_expr(text)) is None
 
 
 def test_what_is_proved_holds_for_numbers() -> None:
     """Every proved sum of a family, at every small value of its names."""
     proved = 0
     parts = ("a", "a // 2", "a // b * b", "b", "a % b", "minimum(a, b)", "maximum(a - b, 0)")
-    facts = Facts(lambda _: None, frozenset(("a", "b")))
+    signs = Signs(lambda _: None, frozenset(("a", "b")))
     for x, y in itertools.product(parts, repeat=2):
         for text in (f"{x} - {y}", f"{x} + {y} - 1", f"2 * ({x}) - {y}"):
-            if is_natural(parse_expr(text), facts):
+            if signs.natural_by(parse_expr(text)) is not None:
                 proved += 1
                 values = [evaluate_number(parse_expr(text), {"a": a, "b": b}) for a in range(6) for b in range(1, 6)]
                 assert min(values) >= 0, text  # pyright: ignore[reportArgumentType, reportCallIssue]

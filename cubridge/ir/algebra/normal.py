@@ -1,94 +1,20 @@
-"""Integer expressions as polynomials over atoms: one form for equal sums, whatever their spelling.
+"""Integer expressions as polynomials, and back: one form for equal sums, whatever their spelling.
 
 An atom is a name, a field, an element of a tensor, or a call, division or remainder over polynomials of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import reduce
+from itertools import repeat
 from typing import Final, assert_never
 
+from cubridge.ir.algebra.exprs import MIRRORED, where
+from cubridge.ir.algebra.poly import Monomial, Poly
 from cubridge.ir.nodes import Attr, Binary, BoolLit, Call, Expr, FloatLit, Index, IntLit, Name, Record, Unary
-from cubridge.passes.exprs import MIRRORED, where
 
-Monomial = tuple[Expr, ...]
-"""A product of atoms; `()` is 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Poly:
-    """A sum of `coefficient * monomial`, in the order in which the monomials first appeared; no coefficient is 0."""
-
-    terms: tuple[tuple[Monomial, int], ...]
-
-    @staticmethod
-    def of(terms: Iterable[tuple[Monomial, int]]) -> Poly:
-        total: dict[Monomial, int] = {}
-        for monomial, coefficient in terms:
-            total[monomial] = total.get(monomial, 0) + coefficient
-        return Poly(tuple((m, c) for m, c in total.items() if c))
-
-    @staticmethod
-    def constant(value: int) -> Poly:
-        return Poly((((), value),) if value else ())
-
-    @staticmethod
-    def atom(expr: Expr) -> Poly:
-        return Poly((((expr,), 1),))
-
-    def __add__(self, other: Poly | int) -> Poly:
-        return Poly.of((*self.terms, *_lifted(other).terms))
-
-    def __sub__(self, other: Poly | int) -> Poly:
-        return self + _lifted(other) * -1
-
-    def __neg__(self) -> Poly:
-        return self * -1
-
-    def __mul__(self, other: Poly | int) -> Poly:
-        return Poly.of((_ordered((*m, *n)), c * d) for m, c in self.terms for n, d in _lifted(other).terms)
-
-    def equals(self, other: Poly) -> bool:
-        """The same sum, in whichever order."""
-        return dict(self.terms) == dict(other.terms)
-
-    def as_int(self) -> int | None:
-        """The value of a constant polynomial."""
-        match self.terms:
-            case ():
-                return 0
-            case (((), value),):
-                return value
-            case _:
-                return None
-
-    def coefficient(self, monomial: Monomial) -> int:
-        return next((c for m, c in self.terms if m == monomial), 0)
-
-    def without(self, monomial: Monomial) -> Poly:
-        return Poly(tuple((m, c) for m, c in self.terms if m != monomial))
-
-    def atoms(self) -> tuple[Expr, ...]:
-        return tuple(dict.fromkeys(a for m, _ in self.terms for a in m))
-
-    def replaced(self, atom: Expr, value: Poly) -> Poly:
-        """The polynomial with `value` for `atom`, in the place of the terms that had it."""
-        result = Poly(())
-        for monomial, coefficient in self.terms:
-            count = monomial.count(atom)
-            term = Poly(((tuple(a for a in monomial if a != atom), coefficient),))
-            for _ in range(count):
-                term = value * term
-            result = result + term
-        return result
-
-
-def _lifted(value: Poly | int) -> Poly:
-    return Poly.constant(value) if isinstance(value, int) else value
-
-
-def _ordered(monomial: Monomial) -> Monomial:
-    return tuple(sorted(monomial, key=repr)) if len(monomial) > 1 else monomial
+_MAX_TERMS: Final = 1000
+"""A product that would have more before equal ones are joined is an atom."""
 
 
 # ---- expression -> polynomial ----------------------------------------------------------------------------------------
@@ -106,13 +32,13 @@ def poly(expr: Expr) -> Poly:
         case Binary("-", left, right):
             return poly(left) - poly(right)
         case Binary("*", left, right):
-            return poly(left) * poly(right)
+            return _product(poly(left), poly(right))
         case Binary("//", left, right) | Call("floor_div", (left, right)):
             return floor_div(poly(left), poly(right))
         case Binary("%", left, right) | Call("floor_mod", (left, right)):
             return floor_mod(poly(left), poly(right))
         case Binary("**", base, IntLit(power)) if 1 <= power <= 4:
-            return _power(poly(base), power)
+            return reduce(_product, repeat(poly(base), power))
         case Call("minimum" | "maximum" as fn, (left, right)):
             return extremum(fn, poly(left), poly(right))
         case Call("abs", (operand,)):
@@ -147,58 +73,30 @@ def normal_predicate(expr: Expr) -> Expr:
             return expr
 
 
-def _power(base: Poly, power: int) -> Poly:
-    result = base
-    for _ in range(power - 1):
-        result = result * base
-    return result
+def _product(left: Poly, right: Poly) -> Poly:
+    if len(left.terms) * len(right.terms) > _MAX_TERMS:
+        return Poly.atom(Binary("*", to_expr(left), to_expr(right)))
+    return left * right
 
 
 def floor_div(value: Poly, by: Poly) -> Poly:
     """`value // by`. Terms that `by` divides leave the division: (n * q + r) // n = q + r // n for every n but 0."""
-    outside: list[tuple[Monomial, int]] = []
-    inside: list[tuple[Monomial, int]] = []
-    for monomial, coefficient in value.terms:
-        quotient = divided_term(monomial, coefficient, by)
-        (outside if quotient else inside).append(quotient or (monomial, coefficient))
-    rest = Poly(tuple(inside))
-    divided = _plain_floor_div(rest, by)
-    return Poly.of(outside) + divided
-
-
-def _plain_floor_div(rest: Poly, by: Poly) -> Poly:
-    number, divisor = rest.as_int(), by.as_int()
-    if number == 0:
-        return Poly(())
-    if number is not None and divisor:
-        return Poly.constant(number // divisor)
-    return Poly.atom(Binary("//", to_expr(rest), to_expr(by)))
-
-
-def divided_term(monomial: Monomial, coefficient: int, by: Poly) -> tuple[Monomial, int] | None:
-    """The term divided by a one-term polynomial, where that leaves a whole term."""
-    if len(by.terms) != 1:
-        return None
-    ((factors, divisor),) = by.terms
-    if divisor <= 0 or coefficient % divisor:
-        return None
-    rest = list(monomial)
-    for factor in factors:
-        if factor not in rest:
-            return None
-        rest.remove(factor)
-    return tuple(rest), coefficient // divisor
+    quotient, rest = value.divided(by)
+    return quotient + _divided("//", rest, by)
 
 
 def floor_mod(value: Poly, by: Poly) -> Poly:
     """`value % by`, without the terms that `by` divides."""
-    rest = Poly(tuple((m, c) for m, c in value.terms if divided_term(m, c, by) is None))
+    return _divided("%", value.divided(by)[1], by)
+
+
+def _divided(op: str, rest: Poly, by: Poly) -> Poly:
     number, divisor = rest.as_int(), by.as_int()
     if number == 0:
         return Poly(())
     if number is not None and divisor:
-        return Poly.constant(number % divisor)
-    return Poly.atom(Binary("%", to_expr(rest), to_expr(by)))
+        return Poly.constant(number // divisor if op == "//" else number % divisor)
+    return Poly.atom(Binary(op, to_expr(rest), to_expr(by)))
 
 
 _FOLD: dict[str, Callable[[int, int], int]] = {"minimum": min, "maximum": max}

@@ -1,0 +1,176 @@
+"""Proofs that an integer is never negative, wherever it has a value. "No" means "not proved".
+
+A sum is judged by the intervals of its terms. Where these do not show it, `minimum`, `maximum`, `abs` and `where` are opened by
+cases, and a quotient or remainder gives way to what bounds it: n * (v // n) lies in (v - n, v], and v // n is at most v / n."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from cubridge.ir.algebra.facts import Facts
+from cubridge.ir.algebra.interval import EVERYTHING, INTEGERS, Interval, bounds, image
+from cubridge.ir.algebra.normal import poly
+from cubridge.ir.algebra.poly import Monomial, Poly, removed
+from cubridge.ir.nodes import Binary, Call, Expr, IntLit, Unary
+
+_DEPTH: Final = 48
+"""Levels of an expression, and `_OPENED` for each case or bound, on the way down to one answer."""
+_OPENED: Final = 4
+_STEPS: Final = 2000
+"""Of one proof; what takes longer is not proved."""
+_MAX_TERMS: Final = 300
+"""Of a sum that a proof looks at."""
+
+
+def nonnegative(value: Poly, facts: Facts) -> bool:
+    """Is `value >= 0` always."""
+    return _Proof(facts).holds(value, _DEPTH)
+
+
+def positive(value: Poly, facts: Facts) -> bool:
+    return nonnegative(value - 1, facts)
+
+
+def at_most(left: Poly, right: Poly, facts: Facts) -> bool:
+    """Is `left <= right` always."""
+    return nonnegative(right - left, facts)
+
+
+def is_natural(expr: Expr, facts: Facts) -> bool:
+    """Is an integer, as it is written, never negative."""
+    return _Proof(facts).interval(expr, _DEPTH).low >= 0
+
+
+@dataclass(slots=True)
+class _Proof:
+    """One search. `steps`: those that were taken. `known`: intervals that were found on the way."""
+
+    facts: Facts
+    steps: int = 0
+    known: dict[Expr, Interval] = field(default_factory=dict[Expr, Interval])
+
+    def holds(self, value: Poly, depth: int) -> bool:
+        """Is `value >= 0`."""
+        value = self._defined(value)
+        number = value.as_int()
+        if number is not None:
+            return number >= 0
+        self.steps += 1
+        if depth <= 0 or self.steps > _STEPS or len(value.terms) > _MAX_TERMS:
+            return False
+        if bounds(value, lambda atom: self.interval(atom, depth)).low >= 0:
+            return True
+        every, cases = next(_splits(value), (False, ()))
+        if every:
+            return all(self.holds(c, depth - _OPENED) for c in cases)
+        return any(self.holds(v, depth - _OPENED) for v in (*cases, *self._weaker(value, depth)))
+
+    def _defined(self, value: Poly) -> Poly:
+        """The sum with definitions in place of what they define, as far as that stays short."""
+        for atom in value.atoms():
+            made = self.facts.definition(atom)
+            if made is not None and self.steps <= _STEPS:
+                self.steps += 1
+                new = poly(made)
+                if len(new.terms) ** max(m.count(atom) for m, _ in value.terms) * len(value.terms) <= _MAX_TERMS:
+                    return self._defined(value.replaced(atom, new))
+        return value
+
+    # ---- one expression ----------------------------------------------------------------------------------------------
+
+    def interval(self, expr: Expr, depth: int) -> Interval:
+        """An interval of an expression; from 0 on, at least, where it is proved."""
+        if expr not in self.known:
+            self.known[expr] = EVERYTHING  # no proof rests on itself
+            self.known[expr] = self._interval(expr, depth - 1)
+        return self.known[expr]
+
+    def _interval(self, expr: Expr, depth: int) -> Interval:
+        self.steps += 1
+        if depth <= 0 or self.steps > _STEPS:
+            return EVERYTHING
+        least = self.facts.least(expr)
+        definition = self.facts.definition(expr)
+        if least is not None or definition is not None:
+            found = EVERYTHING if definition is None else self.interval(definition, depth)
+            return found if least is None else found.above(least)
+        match expr:
+            case IntLit(value):
+                return Interval.exactly(value)
+            case Unary("-", operand):
+                found = -self.interval(operand, depth)
+            case Binary(op, left, right):
+                found = image(op, (self.interval(left, depth), self.interval(right, depth)), INTEGERS)
+            case Call(fn, args):
+                found = image(fn, [self.interval(a, depth) for a in args], INTEGERS)
+            case _:
+                return EVERYTHING
+        return found.above(0) if found.low < 0 and self.holds(poly(expr), depth - _OPENED) else found
+
+    def _is_natural(self, expr: Expr, depth: int) -> bool:
+        return self.interval(expr, depth).low >= 0
+
+    # ---- bounds of a sum ---------------------------------------------------------------------------------------------
+
+    def _weaker(self, value: Poly, depth: int) -> Iterator[Poly]:
+        """Sums that are at least 0 only if `value` is: without a common factor, or with a bound in place of an atom."""
+        common = self._common(value, depth)
+        if common:
+            yield value.divided(Poly(((common, 1),)))[0]
+        for monomial, coefficient in value.terms:
+            for atom in dict.fromkeys(monomial):
+                others = removed(monomial, (atom,)) or ()
+                if all(self._is_natural(x, depth) for x in others):
+                    factor = Poly(((others, coefficient),))
+                    yield from self._replaced(value.without(monomial), factor, atom, depth)
+
+    def _common(self, value: Poly, depth: int) -> Monomial:
+        """The factors of all terms that are never negative."""
+        (first, _), *rest = value.terms
+        common: Monomial = ()
+        for atom in first:
+            if all(removed(m, (*common, atom)) is not None for m, _ in rest) and self._is_natural(atom, depth):
+                common = (*common, atom)
+        return common
+
+    def _replaced(self, rest: Poly, factor: Poly, atom: Expr, depth: int) -> Iterator[Poly]:
+        """Sums below `rest + factor * atom`, where `factor` has one sign."""
+        ((_, coefficient),) = factor.terms
+        match atom:
+            case Binary("//", left, right) if self._is_natural(right, depth):
+                value, by = self._defined(poly(left)), self._defined(poly(right))
+                multiple, remainder = factor.divided(by)
+                if not remainder.terms:  # multiple * by * (value // by)
+                    yield rest + multiple * (value - by + 1 if coefficient > 0 else value)
+                elif coefficient < 0:
+                    yield rest * by + factor * value
+                    if self._is_natural(left, depth):
+                        yield rest + factor * value
+            case Binary("%", left, right) if coefficient < 0 and self._is_natural(right, depth):
+                yield rest + factor * (poly(right) - 1)
+                if self._is_natural(left, depth):
+                    yield rest + factor * poly(left)
+            case _ if coefficient < 0 and (most := self.facts.most(atom)) is not None:
+                yield rest + factor * poly(most)
+            case _:
+                pass
+
+
+def _splits(value: Poly) -> Iterator[tuple[bool, tuple[Poly, ...]]]:
+    """Ways to decide by cases: (must all hold, the cases). Where one must hold, it says more than `value`."""
+    for monomial, coefficient in value.terms:
+        if len(monomial) != 1:
+            continue
+        (atom,) = monomial
+        match atom:
+            case Call("minimum" | "maximum" as fn, (left, right)):
+                every = (fn == "minimum") == (coefficient > 0)
+                yield every, (value.replaced(atom, poly(left)), value.replaced(atom, poly(right)))
+            case Call("where", (_, left, right)):
+                yield True, (value.replaced(atom, poly(left)), value.replaced(atom, poly(right)))
+            case Call("abs", (operand,)):
+                yield coefficient < 0, (value.replaced(atom, poly(operand)), value.replaced(atom, -poly(operand)))
+            case _:
+                pass
