@@ -39,7 +39,8 @@ def _assumed_by(target: Kernel, spec: AttentionSpec) -> Iterator[str]:
 
 def _capture(capture: Capture) -> str:
     extents = ", ".join(print_expr(e) for e in capture.extents)
-    return f"{capture.name}[{extents}] {capture.dtype} ({capture.kind})"
+    where = f"`{capture.path}` at each call" if capture.path else capture.kind
+    return f"{capture.name}[{extents}] {capture.dtype} ({where})"
 
 
 def _remark(remark: Remark) -> str:

@@ -42,17 +42,23 @@ PROBE_SHAPE = Shape(1, 6, 3, 193, 130, 64)
 """A second shape for tests: no size but D is that of DEFAULT_SHAPE."""
 
 
+CaptureKind = Literal["argument", "state", "constant", "computed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Capture:
     """A value that the reference reads besides q, k, v. `extents` are formulas of sizes; () is a scalar.
 
-    kind: "argument" is given at each call, "constant" is fixed by the reference, "computed" is recomputed before a launch."""
+    kind: "argument" is given at each call; "state" is what lies at `path` (a parameter, a buffer, a tensor of the closure or the
+    globals, as the reference writes it) at each call; "constant" is written out in the reference; "computed" is recomputed before
+    a launch."""
 
     name: str
-    kind: Literal["argument", "constant", "computed"]
+    kind: CaptureKind
     extents: tuple[Expr, ...]
     dtype: Literal["f32", "i32", "bool"]
     span: Span = NOWHERE
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def test_names_that_cuir_has_no_room_for() -> None:
     for emulated in (False, True):
         assert run(odd, random_inputs(1, 2, 2, 33, 65), odd_inputs, "sm80", emulated=emulated).right
     names = {c.name for c in adapted(odd, odd_inputs).reference.attention.spec.captures}
-    assert names == {"R1_", "SM_COUNT_", "WARPS_", "_", "__"}
+    assert names == {"captured_R1", "captured_SM_COUNT", "captured_WARPS", "_", "captured"}
 
 
 def test_the_operator_takes_the_names_of_the_reference() -> None:

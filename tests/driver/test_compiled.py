@@ -87,9 +87,30 @@ def test_what_the_adaptation_does_not_cover_is_refused(operator: AttentionOperat
         operator(*qkv(), torch.ones(5))
 
 
-def test_constants_are_part_of_the_identity(adapted: Adapted, operator: AttentionOperator) -> None:
-    assert torch.equal(operator.plan.constants["TABLE"], TABLE)
+def test_what_the_reference_writes_out_is_part_of_the_identity(adapted: Adapted, operator: AttentionOperator) -> None:
+    def written_out(q, k, v):
+        group = q.shape[1] // k.shape[1]
+        s = q @ k.repeat_interleave(group, 1).mT + torch.tensor([0.0, 1.0, 0.5])[torch.arange(k.shape[2]) % 3].to(
+            q.dtype
+        )
+        return torch.softmax(s, -1) @ v.repeat_interleave(group, 1)
+
+    constants = compile_adapted(adapt_unchecked(written_out, "sm80", SHAPE), check=False).plan.constants
+    assert [value.tolist() for value in constants.values() if isinstance(value, Tensor)] == [[0.0, 1.0, 0.5]]
+    assert operator.plan.constants == {}
     assert compile_adapted(adapted, check=False).key == operator.key
+
+
+def test_what_the_reference_keeps_is_read_at_each_call(operator: AttentionOperator) -> None:
+    slopes = torch.linspace(0.1, 0.4, 4)
+    before = operator(*qkv(), slopes, 20.0)
+    try:
+        TABLE.mul_(-3.0)
+        after = operator(*qkv(), slopes, 20.0)
+        close(after, qkv(), slopes, 20.0)
+        assert not torch.equal(before, after)
+    finally:
+        TABLE.copy_(torch.linspace(-1.0, 1.0, 7))
 
 
 def test_a_kernel_is_judged_once_before_its_first_result(adapted: Adapted, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +24,7 @@ from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import warnings_of
 from cubridge.frontend.reference.sizes import SizeReader
+from cubridge.frontend.reference.state import fixed_numbers
 from cubridge.frontend.reference.values import Value
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, Span
@@ -44,12 +46,12 @@ class Assembled:
     subscripts: dict[Term, Span]
 
 
-def assemble(reference: Reference, recording: Recording, held: dict[int, str], current: Arena) -> Assembled:
+def assemble(reference: Reference, recording: Recording, current: Arena) -> Assembled:
     """Errors: CU475 shapes of the results, those of lifting and extraction."""
     reader = SizeReader(recording)
     conditions = _conditions(recording, reader)
     current.learn([t for t, _ in conditions])
-    lifter = Lifter(recording, reader, held)
+    lifter = Lifter(recording, reader)
     lifter.run(HANDLERS)
     axes = _axes(recording, reader)
     out, lse = _results(reference, recording, lifter, axes)
@@ -69,7 +71,7 @@ def assemble(reference: Reference, recording: Recording, held: dict[int, str], c
         kv_head=writer.expr(attention.kv_head),
         gives_lse=lse is not None,
         preconditions=tuple(Precondition(writer.expr(t), span) for t, span in conditions),
-        specialised=_specialised(recording, conditions),
+        specialised=(*_specialised(recording, conditions), *_fixed_state(reference, recording)),
         assumptions=(
             *(Remark(what, span) for what, span in current.assumptions.items()),
             *(Remark(f"`{name}` holds 0 and 1 alone", span) for name, span in current.flags.items()),
@@ -185,6 +187,15 @@ def _specialised(recording: Recording, conditions: list[tuple[Term, Span]]) -> t
             found.append(Remark(f"{_PUBLIC.get(name, name)} is fixed at {value}", spans.get(name, NOWHERE)))
     found += [Remark(f"{name} is fixed at {recording.scalars[name]}", NOWHERE) for name in sorted(recording.fixed)]
     return tuple(found)
+
+
+def _fixed_state(reference: Reference, recording: Recording) -> Iterator[Remark]:
+    """Numbers that the reference keeps, and numbers read from tensors that it keeps."""
+    given = {*recording.inputs, *recording.scalars}
+    for path, value in fixed_numbers(reference.function, given).items():
+        yield Remark(f"`{path}` is fixed at {value}")
+    for number in recording.numbers:
+        yield Remark(f"a number read from `{number.source.path}` is fixed at {number.value!r}", number.span)
 
 
 _PUBLIC: Final = {"G": "Hq // Hk"}

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, Literal
 
 import torch
@@ -23,7 +24,7 @@ from cubridge.ir.capture_names import is_macro_name
 from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES
 from cubridge.ir.source import Span
-from cubridge.ir.spec import Capture
+from cubridge.ir.spec import Capture, CaptureKind
 
 _RESERVED: Final = frozenset(
     (*SIZES, *NAMED_CONSTANTS, *FUNCTIONS, "s", "x", "m", "acc", "b", "h", "i", "j", "e", "row", "tile", "smem", "p")
@@ -51,8 +52,9 @@ class Source:
     kept: tuple[int, ...]
     shape: tuple[Term, ...]
     sort: Sort
-    kind: Literal["argument", "constant", "computed"]
+    kind: CaptureKind
     span: Span
+    path: str = ""
 
 
 class CaptureTable:
@@ -75,25 +77,23 @@ class CaptureTable:
 
     def _make(self, tensor: str) -> Source:
         shape, sort, kind, span = self._describe(tensor)
+        state = self.lifter.state.get(tensor)
         kept = tuple(axis for axis, extent in enumerate(shape) if not is_const(extent, 1))
         for axis in kept:
             if not follows_sizes(shape[axis]):
                 refuse("CU488", f"extent {axis} of `{tensor}` follows no size of the problem", span, _EXTENT_HELP)
-        return Source(tensor, self._free_name(tensor, is_number=not kept), kept, shape, sort, kind, span)
+        name = self._free_name(tensor, is_number=not kept)
+        return Source(tensor, name, kept, shape, sort, kind, span, "" if state is None else state.path)
 
     def _free_name(self, tensor: str, is_number: bool) -> str:
         """A word that CuIR can read and that nothing else has; host formulas read numbers beside macros."""
         name = re.sub(r"\W", "_", tensor, flags=re.ASCII)
         taken = {*_RESERVED, *keyword.kwlist, *(s.name for s in self.sources.values())}
-        if name in taken or (is_number and is_macro_name(name)) or _ROW.fullmatch(name):
-            name += "_"
-        while name in taken or not name.isidentifier():
-            name = f"_{name}"
-        return name
+        if name in taken or (is_number and is_macro_name(name)) or _ROW.fullmatch(name) or not name.isidentifier():
+            name = "_".join(("captured", *filter(None, name.split("_"))))
+        return name if name not in taken else next(f"{name}{n}" for n in count(2) if f"{name}{n}" not in taken)
 
-    def _describe(
-        self, tensor: str
-    ) -> tuple[tuple[Term, ...], Sort, Literal["argument", "constant", "computed"], Span]:
+    def _describe(self, tensor: str) -> tuple[tuple[Term, ...], Sort, CaptureKind, Span]:
         lifter = self.lifter
         if tensor in self.computed:
             found = self.computed[tensor]
@@ -101,9 +101,12 @@ class CaptureTable:
         if tensor in lifter.replayed:
             made = lifter.replayed[tensor]
             return lifter.shape(made.tensor), sort_of(made.tensor.dtype), "computed", made.call.span
+        if tensor in lifter.state:
+            state = lifter.state[tensor]
+            return tuple(lifter.term(n) for n in state.shape), sort_of(state.dtype), "state", self.default
         if tensor in lifter.constants:
-            held = lifter.constants[tensor]
-            return tuple(lifter.term(n) for n in held.shape), sort_of(held.dtype), "constant", self.default
+            written = lifter.constants[tensor]
+            return tuple(lifter.term(n) for n in written.shape), sort_of(written.dtype), "constant", self.default
         if tensor in lifter.recording.scalars:
             sort = Sort.REAL if isinstance(lifter.recording.scalars[tensor], float) else Sort.INT
             return (), sort, "argument", self.default
@@ -113,7 +116,7 @@ class CaptureTable:
     def captures(self, writer: ExprWriter) -> tuple[Capture, ...]:
         """In order of their names."""
         return tuple(
-            Capture(s.name, s.kind, tuple(writer.expr(s.shape[a]) for a in s.kept), _DTYPES[s.sort], s.span)
+            Capture(s.name, s.kind, tuple(writer.expr(s.shape[a]) for a in s.kept), _DTYPES[s.sort], s.span, s.path)
             for s in sorted(self.sources.values(), key=lambda s: s.name)
         )
 
@@ -162,6 +165,8 @@ class CaptureValues:
                 return TensorEvaluator(sizes, tensor).over(made.term, made.indices)
             if name in self.lifter.replayed:
                 return replay.tensor(self.lifter.replayed[name].tensor)
+            if name in self.lifter.state:
+                return self.lifter.state[name].tensor().detach()
             if name in self.lifter.constants:
                 return self.lifter.constants[name].detach()
             return torch.as_tensor(inputs[name])

@@ -54,7 +54,8 @@ def _parts(traced: Traced) -> Iterator[str]:
     for capture in spec.captures:
         extents = f"[{', '.join(map(print_expr, capture.extents))}]" if capture.extents else ""
         reads = ", ".join(sorted(set(_reads(spec, capture.name))))
-        text = f"{capture.name}{extents}  {capture.kind}, {capture.dtype}, read as {reads}"
+        kind = f"`{capture.path}` at each call" if capture.path else capture.kind
+        text = f"{capture.name}{extents}  {kind}, {capture.dtype}, read as {reads}"
         yield _line("capture", text, capture.span if capture.kind == "computed" else NOWHERE)
 
 

@@ -17,6 +17,7 @@ from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import error_span
 from cubridge.frontend.reference.quiet import off_stdout
 from cubridge.frontend.reference.refusal import fail
+from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.spec import Shape
 
@@ -67,7 +68,7 @@ def call_extra_inputs(reference: Reference, shape: Shape) -> dict[str, Tensor | 
     if reference.extra_inputs is None:
         return {}
     try:
-        with off_stdout():
+        with off_stdout(), unchanged(reference.extra_inputs):
             values = reference.extra_inputs(shape, "cpu")
     except KeyboardInterrupt:
         raise

@@ -35,6 +35,7 @@ from cubridge.frontend.reference.recognise import closed_form
 from cubridge.frontend.reference.record import Call, Recording
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.sizes import SizeReader
+from cubridge.frontend.reference.state import StateTensor
 from cubridge.frontend.reference.values import Value, sort_of
 from cubridge.ir.diagnostics import Refused
 from cubridge.ir.source import NOWHERE, Span
@@ -70,12 +71,13 @@ class Replayed:
 
 @dataclass(eq=False)
 class Lifter:
-    """State of one lifting. Captures by name: `constants` held by the reference, `replayed` computed before a launch."""
+    """What one lifting knows. Captures by name: `state` that the reference keeps, `constants` that it writes out, `replayed`
+    computed before a launch."""
 
     recording: Recording
     sizes: SizeReader
-    names: dict[int, str] = field(default_factory=dict)
     values: dict[int, Value] = field(default_factory=dict)
+    state: dict[str, StateTensor] = field(default_factory=dict)
     constants: dict[str, Tensor] = field(default_factory=dict)
     replayed: dict[str, Replayed] = field(default_factory=dict)
     tables: list[Computed] = field(default_factory=list)
@@ -87,16 +89,24 @@ class Lifter:
             sort = sort_of(tensor.dtype)
             element = lambda *ix, n=name, s=sort: load(n, ix, s)  # noqa: E731
             self.values[id(tensor)] = Value(self.shape(tensor), sort, element, frozenset((name,)))
-        for real, fake in self.recording.constants:
-            self.values[id(fake)] = self._constant(real)
+        for real in self.recording.reals:
+            self.values[id(real.fake)] = self._constant(real.tensor) if real.state is None else self._kept(real.state)
+
+    def _kept(self, state: StateTensor) -> Value:
+        sort = sort_of(state.dtype)
+        name = self.unused(state.name)
+        self.state[name] = state
+        shape = tuple(const(n) for n in state.shape)
+        return Value(shape, sort, lambda *ix: load(name, ix, sort), frozenset((name,)))
 
     def _constant(self, tensor: Tensor) -> Value:
+        """Written out in the reference: what it is never changes."""
         sort = sort_of(tensor.dtype)
         shape = tuple(const(n) for n in tensor.shape)
         form = closed_form(tensor)
         if form is not None:
             return Value(shape, sort, form)
-        name = self.unused(self.names.get(id(tensor), "constant"))
+        name = self.unused("constant")
         self.constants[name] = tensor
         return Value(shape, sort, lambda *ix: load(name, ix, sort), frozenset((name,)))
 
@@ -106,6 +116,7 @@ class Lifter:
             *(t.name for t in self.tables),
             *self.recording.inputs,
             *self.recording.scalars,
+            *self.state,
             *self.constants,
             *self.replayed,
         }

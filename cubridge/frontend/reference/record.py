@@ -32,8 +32,10 @@ from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import call_chain, error_span, inside_operation, user_span
 from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.rewrite import Rewrite, attention_math
+from cubridge.frontend.reference.rewrite import NumberRead, Rewrite, attention_math
+from cubridge.frontend.reference.state import State, StateNumber, StateTensor
 from cubridge.frontend.reference.symbolic import symbolic_numbers
+from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.frontend.reference.watch import OutOfTime, time_limit
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, Span
@@ -109,30 +111,48 @@ class NamedSource(Source):
         return isinstance(other, NamedSource) and other.__dict__["label"] == self.__dict__["label"]
 
 
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A tensor that no recorded call made, and its fake twin. `state`: where it lies; None for one that the code writes out."""
+
+    tensor: Tensor
+    fake: FakeTensor
+    state: StateTensor | None
+
+    def now(self) -> Tensor:
+        """What a call reads. Errors: CU490."""
+        return self.tensor if self.state is None else self.state.tensor()
+
+
 class Recorder(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Else the first call would import torch._dynamo, to be skipped by it."""
         return False
 
-    def __init__(self, fake: FakeTensorMode) -> None:
+    def __init__(self, fake: FakeTensorMode, state: State) -> None:
         super().__init__()
         self.fake = fake
+        self.state = state
         self.calls: list[Call] = []
-        self.constants: dict[int, tuple[Tensor, FakeTensor]] = {}
+        self.reals: dict[int, Real] = {}
         self.current = NOWHERE
 
-    def fake_of(self, value: Any) -> Any:
-        """A tensor that the reference holds (a buffer, a parameter, a closure's) enters by its fake twin."""
+    def fake_of(self, value: Any, written_out: bool) -> Any:
+        """A tensor that is none of this recording (a buffer, a parameter, a closure's) enters by its fake twin."""
         if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
             return value
-        if id(value) not in self.constants:
-            self.constants[id(value)] = (value, self.fake.from_tensor(value, static_shapes=True))
-        return self.constants[id(value)][1]
+        if id(value) not in self.reals:
+            state = self.state.find(value)
+            if state is None and not written_out:
+                refuse("CU476", "a tensor is read that no call could find again", self.current, _LOST_HELP)
+            self.reals[id(value)] = Real(value, self.fake.from_tensor(value, static_shapes=True), state)
+        return self.reals[id(value)].fake
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = pytree.tree_map(self.fake_of, (args, kwargs or {}))
         self.current = span = user_span()
+        written_out = func in _LITERALS
+        args, kwargs = pytree.tree_map(lambda x: self.fake_of(x, written_out), (args, kwargs or {}))
         if torch.Tag.nondeterministic_seeded in func.tags:
             refuse(
                 "CU478", f"random operation `{func}`", span, "draw it outside and pass it as an argument", call_chain()
@@ -145,19 +165,27 @@ class Recorder(TorchDispatchMode):
         return out
 
 
+_LITERALS: Final = (
+    torch.ops.aten.lift_fresh.default,
+    torch.ops.aten.lift_fresh_copy.default,
+    torch.ops.aten.lift.default,
+)
+"""What `torch.tensor` and its like call with the tensor that they made."""
+_LOST_HELP: Final = "keep it in an attribute, a closure or a global variable, or pass it as an argument"
 LOOP_HELP: Final = "write a Python loop over positions as a comparison of index vectors (torch.arange)"
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What one run of the reference did. `symbols`: sympy symbol -> name of the size or scalar argument; `sizes`: their
-    values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are; `asked`: see `Rewrite`."""
+    values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are; `asked`: see `Rewrite`; `numbers`:
+    read from tensors that the reference keeps."""
 
     calls: list[Call]
     outputs: tuple[Tensor, ...]
     inputs: dict[str, Tensor]
     scalars: dict[str, int | float | bool]
-    constants: list[tuple[Tensor, FakeTensor]]
+    reals: tuple[Real, ...]
     env: RecordingEnv
     symbols: dict[sympy.Symbol, str]
     sizes: dict[str, int]
@@ -165,6 +193,7 @@ class Recording:
     fixed: frozenset[str]
     extents: dict[str, tuple[Extent, ...]]
     asked: frozenset[str]
+    numbers: tuple[StateNumber, ...]
 
     def fixed_heads(self) -> frozenset[str]:
         """The head sizes, if a guard made their product a number, as a Python loop over heads does."""
@@ -224,14 +253,22 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
             inputs[name] = torch.empty(dims["B"], dims[heads], dims[length], dims["D"], dtype=dtype)
         for name, (example, formula) in tensors.items():
             inputs[name] = torch.empty([e.symbolic(dims, sizes.make) for e in formula], dtype=example.dtype)
-    recorder, rewrite = Recorder(fake), Rewrite()
+    state = State.of(reference.function, reference.span)
+    recorder, rewrite = Recorder(fake, state), Rewrite()
     outputs = _run(reference, recorder, rewrite, sizes.symbols, inputs, numbers)
     return Recording(
-        recorder.calls, outputs, inputs, scalars, list(recorder.constants.values()), env, sizes.symbols, hints,
+        recorder.calls, outputs, inputs, scalars, tuple(recorder.reals.values()), env, sizes.symbols, hints,
         frozenset(name for name in hints if name not in sizes.symbols.values()),
         frozenset(name for name in scalars if name not in sizes.symbols.values()),
-        extents, frozenset(rewrite.asked),
+        extents, frozenset(rewrite.asked), tuple(_state_number(state, n) for n in rewrite.numbers),
     )  # fmt: skip
+
+
+def _state_number(state: State, read: NumberRead) -> StateNumber:
+    found = state.find(read.tensor)
+    if found is None:
+        refuse("CU476", "a number is read from a tensor that no call could find again", read.span, _LOST_HELP)
+    return StateNumber(found, read.method, read.value, read.span)
 
 
 def _run(
@@ -252,6 +289,7 @@ def _run(
     try:
         with (
             time_limit(),
+            unchanged(reference.function, contents=False),
             torch.no_grad(),
             quiet(),
             symbolic_numbers(reference.globals, attention_math),

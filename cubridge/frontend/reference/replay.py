@@ -69,8 +69,8 @@ class Replay:
             given = inputs.get(name)
             if isinstance(given, Tensor):
                 replay.values[id(fake)] = replay.widened(given)
-        for real, fake in recording.constants:
-            replay.values[id(fake)] = replay.widened(real.detach())
+        for real in recording.reals:
+            replay.values[id(real.fake)] = replay.widened(real.now().detach())
         for call in recording.calls:
             for output in call.outputs():
                 if isinstance(output, Tensor):

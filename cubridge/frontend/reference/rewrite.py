@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from cubridge.frontend.reference.places import call_chain, user_span
 from cubridge.frontend.reference.refusal import refuse
+from cubridge.ir.source import Span
 
 
 class UseOriginal(Exception):
@@ -153,12 +155,15 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
     return torch.bmm(left, right).view(*batch, a.shape[-2], b.shape[-1])
 
 
+_NUMBERS: Final = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
+
+
 def _number_of(name: str) -> Callable[..., Any]:
-    """A number read from a tensor: fine for a constant of the module, refused for what is computed."""
+    """A number read from a tensor: of one that the module keeps it is fixed, refused for what is computed."""
 
     def rewritten(x: Tensor, *args: Any, **options: Any) -> Any:
         if type(x) in (Tensor, torch.nn.Parameter) and not _is_traced(x):
-            with no_dispatch():
+            with torch._C.DisableTorchFunction(), no_dispatch():  # pyright: ignore[reportPrivateUsage]
                 return getattr(x.detach(), name)(*args, **options)
         how = "a branch on a tensor" if name == "__bool__" else "a number read from a tensor"
         return refuse(
@@ -216,11 +221,11 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.Tensor.take_along_dim: _take_along,
     **dict.fromkeys((F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout), _dropout),
     F.feature_alpha_dropout: _dropout,
-    **{
-        getattr(torch.Tensor, name): _number_of(name)
-        for name in ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
-    },
+    **{getattr(torch.Tensor, name): _number_of(name) for name in _NUMBERS},
 }
+
+
+_READS_NUMBER: Final[dict[Callable[..., Any], str]] = {getattr(torch.Tensor, name): name for name in _NUMBERS}
 
 
 ASKED: Final[dict[Callable[..., Any], str]] = {
@@ -231,12 +236,23 @@ ASKED: Final[dict[Callable[..., Any], str]] = {
 """What a branch may read that no recorded call shows."""
 
 
+@dataclass(frozen=True, slots=True)
+class NumberRead:
+    """A number that the reference read from a tensor that no recorded call made, by a method of it."""
+
+    tensor: Tensor
+    method: str
+    value: object
+    span: Span
+
+
 class Rewrite(TorchFunctionMode):
-    """`asked`: what the reference read of its tensors besides values and sizes."""
+    """`asked`: what the reference read of its tensors besides values and sizes; `numbers`: of tensors that it keeps."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: set[str] = set()
+        self.numbers: list[NumberRead] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -247,6 +263,9 @@ class Rewrite(TorchFunctionMode):
             return func(*args, **kwargs)
         try:
             with self:
-                return rewritten(*args, **kwargs)
+                result = rewritten(*args, **kwargs)
         except UseOriginal:
             return func(*args, **kwargs)
+        if func in _READS_NUMBER:
+            self.numbers.append(NumberRead(args[0], _READS_NUMBER[func], result, user_span()))
+        return result

@@ -15,11 +15,11 @@ from cubridge.frontend.reference.assemble import assemble
 from cubridge.frontend.reference.attempts import attempts
 from cubridge.frontend.reference.compare import compare
 from cubridge.frontend.reference.extents import call_extra_inputs
-from cubridge.frontend.reference.held import held_extents, held_names
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.record import LOOP_HELP, record
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.signature import check_arguments
+from cubridge.frontend.reference.state import State
 from cubridge.frontend.reference.traced import Traced
 from cubridge.ir.diagnostics import CuError, InternalError, Refused
 from cubridge.ir.source import NOWHERE
@@ -34,7 +34,7 @@ def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype =
     extra = call_extra_inputs(reference, shape or DEFAULT_SHAPE)
     check_arguments(reference, extra)
     names = frozenset(n for n, v in extra.items() if not isinstance(v, Tensor))
-    for candidate in attempts(shape, held_extents(reference)):
+    for candidate in attempts(shape, State.of(reference.function, reference.span).extents()):
         for kind, fixed in _ways(dtype, names):
             try:
                 traced = _at(reference, candidate, kind, fixed)
@@ -77,7 +77,7 @@ def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset
             heads = recording.fixed_heads()
             if heads:
                 recording = record(reference, shape, dtype, fixed | heads)
-            assembled = assemble(reference, recording, held_names(reference), arena)
+            assembled = assemble(reference, recording, arena)
         except BudgetError:
             refuse("CU489", "reading the reference takes too long", arena.here, LOOP_HELP)
         except RecursionError:

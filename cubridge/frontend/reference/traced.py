@@ -20,6 +20,7 @@ from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.quiet import off_stdout, uncompiled
 from cubridge.frontend.reference.record import first_line
 from cubridge.frontend.reference.refusal import fail
+from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.nodes import Expr
 from cubridge.ir.source import NOWHERE
@@ -43,12 +44,20 @@ class Traced:
         """The arguments besides q, k, v at a shape. Errors: CU473."""
         return call_extra_inputs(self.reference, shape)
 
+    def state(self) -> dict[str, Tensor]:
+        """The tensors that a call reads besides its arguments, by their paths: parameters, buffers, variables. Errors: CU490."""
+        recording = self.assembled.lifter.recording
+        states = [*(r.state for r in recording.reals if r.state is not None), *(n.source for n in recording.numbers)]
+        return {s.path: s.tensor() for s in states}
+
     def held(self) -> tuple[Tensor, ...]:
-        """The tensors that the reference holds and computes with: parameters, buffers, those of closures and globals."""
-        return tuple(real for real, _ in self.assembled.lifter.recording.constants)
+        """The tensors of `state`."""
+        return tuple(self.state().values())
 
     def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
         """The spec's captures for one launch. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
+        for number in self.assembled.lifter.recording.numbers:
+            number.check()
         with new_arena(self.arena):
             values = CaptureValues(self.assembled.lifter, self.assembled.table)
             values.check(self.assembled.subscripts, self.arena.flags, sizes, inputs)
@@ -92,7 +101,7 @@ class Traced:
     def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> Tensor:
         """The reference itself, in the precision of its inputs, or in float32 where it runs in no other. Errors: CU474."""
         try:
-            with torch.no_grad(), off_stdout(), uncompiled():
+            with unchanged(self.reference.function), torch.no_grad(), off_stdout(), uncompiled():
                 out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
         except KeyboardInterrupt:
             raise

@@ -193,7 +193,7 @@ def closed_over(cap, lengths):
 accepts(
     score="25 * tanh(s / 200)",
     mask="ids[j] == ids[i]",
-    captures=("ids[400] constant i32",),
+    captures=("ids[400] state i32",),
     requires=("Lq <= 400", "Lk <= 400"),
 )(closed_over(25.0, (12, 9, 30, 49, 300)))
 

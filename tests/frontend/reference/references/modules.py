@@ -10,7 +10,7 @@ from torch import nn
 
 from cubridge.ir.spec import Shape
 from tests.frontend.reference.references.helpers import repeated
-from tests.frontend.reference.table import CAUSAL, SCALE, accepts
+from tests.frontend.reference.table import SCALE, accepts
 
 
 class CausalBuffer(nn.Module):
@@ -27,7 +27,12 @@ class CausalBuffer(nn.Module):
         return F.dropout(F.softmax(s, dim=-1), 0.1, training=self.training) @ repeated(v, q)
 
 
-accepts(mask=CAUSAL, score="s * 0.25", requires=("Lq <= 512", "Lk <= 512"))(CausalBuffer().eval())
+accepts(
+    mask="bias[i, j] != 0",
+    score="s * temperature",
+    captures=("bias[512, 512] state f32", "temperature[] state f32"),
+    requires=("Lq <= 512", "Lk <= 512"),
+)(CausalBuffer().eval())
 
 
 class Heads(nn.Module):
@@ -50,7 +55,7 @@ class Heads(nn.Module):
 
 accepts(
     score="minimum(maximum(s * scale[h], -15), 15) - slopes[h] * abs(i - j)",
-    captures=("scale[6] constant f32", "slopes[6] constant f32"),
+    captures=("scale[6] state f32", "slopes[6] state f32"),
     kv="h // 2",
     requires=("Hk == 3", "Hq == 6"),
     shape=Shape(2, 6, 3, 257, 321, 64),

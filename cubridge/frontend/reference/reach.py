@@ -1,0 +1,224 @@
+"""Everything that a reference reaches besides its arguments: its closure and globals, defaults, attributes, and what lies in these.
+
+Globals, and attributes of classes and Python modules, are followed where the code names them. What torch, numpy and the standard
+library keep for themselves is left out."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CACHED: Final = type(lru_cache(max))
+"""Of a function with a cache."""
+NUMBERS: Final = (bool, int, float, str)
+"""Python values that cannot change: they are compared by value, and may be reached in several ways."""
+_MOST: Final = 20_000
+"""Objects looked at: a reference of any sense holds fewer."""
+_LONGEST: Final = 4_096
+"""Elements of a list or dict that are looked at; longer ones are data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From an object to one that it holds."""
+
+    kind: Literal["attribute", "item"]
+    key: Any
+
+
+Route = tuple[Step, ...]
+
+
+def follow(root: object, route: Route) -> Any:
+    """The object at the end. Errors: AttributeError, LookupError where there is none any more."""
+    for step in route:
+        root = getattr(root, step.key) if step.kind == "attribute" else root[step.key]  # pyright: ignore
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """An object and the way to it from the reference. `label`: as the user's code writes it; `names`: of the code that reads it."""
+
+    route: Route
+    value: Any
+    label: str
+    names: frozenset[str]
+
+    def attribute(
+        self, name: str, value: Any, label: str | None = None, names: frozenset[str] | None = None
+    ) -> Reached:
+        text = f"{self.label or 'self'}.{name}" if label is None else label
+        return Reached((*self.route, Step("attribute", name)), value, text, self.names if names is None else names)
+
+    def item(self, key: Any, value: Any, label: str | None = None) -> Reached:
+        text = f"{self.label}[{key!r}]" if label is None else label
+        return Reached((*self.route, Step("item", key)), value, text, self.names)
+
+
+def reachable(function: object) -> Iterator[Reached]:
+    """Breadth first, each object once, but Python numbers each time; the function itself first."""
+    queue, seen = deque([Reached((), function, "", frozenset())]), {id(function)}
+    while queue and len(seen) < _MOST:
+        found = queue.popleft()
+        yield found
+        for inner in _inside(found):
+            if isinstance(inner.value, NUMBERS) or id(inner.value) not in seen:
+                seen.add(id(inner.value))
+                queue.append(inner)
+
+
+def _inside(found: Reached) -> Iterator[Reached]:
+    """What an object holds."""
+    match found.value:
+        case Tensor() | np.ndarray() | bool() | int() | float() | str() | bytes() | None:
+            return
+        case FunctionType():
+            yield from _of_function(found)
+        case MethodType():
+            yield found.attribute("__self__", found.value.__self__, "self")
+            yield found.attribute("__func__", found.value.__func__, found.label)
+        case partial():
+            yield found.attribute("func", found.value.func, found.label)
+            yield from (found.attribute("args", found.value.args).item(n, x) for n, x in enumerate(found.value.args))
+            keywords = found.attribute("keywords", found.value.keywords)
+            yield from (keywords.item(n, x, n) for n, x in found.value.keywords.items())
+        case CACHED():  # pyright: ignore[reportGeneralTypeIssues]
+            yield found.attribute("__wrapped__", found.value.__wrapped__, found.label)
+        case torch.nn.Module():
+            yield from _of_module(found)
+        case dict():
+            if len(found.value) <= _LONGEST:
+                yield from (found.item(key, x) for key, x in list(found.value.items()))
+        case list() | tuple() | deque():
+            if len(found.value) <= _LONGEST:
+                yield from (found.item(n, x) for n, x in enumerate(found.value))
+        case ModuleType() | type():
+            if not is_foreign(found.value):
+                held = vars(found.value)
+                yield from (found.attribute(n, held[n]) for n in sorted(found.names & held.keys()))
+        case _:
+            yield from _of_instance(found)
+
+
+def _of_function(found: Reached) -> Iterator[Reached]:
+    function: FunctionType = found.value
+    if is_foreign(function):
+        return
+    code = function.__code__
+    names = frozenset(_names(code))
+    inside = Reached(found.route, function, found.label, names)
+    parameters = code.co_varnames[: code.co_argcount]
+    defaults = inside.attribute("__defaults__", function.__defaults__)
+    first = len(parameters) - len(function.__defaults__ or ())
+    yield from (defaults.item(n, x, parameters[first + n]) for n, x in enumerate(function.__defaults__ or ()))
+    keywords = inside.attribute("__kwdefaults__", function.__kwdefaults__)
+    yield from (keywords.item(n, x, n) for n, x in (function.__kwdefaults__ or {}).items())
+    cells = inside.attribute("__closure__", function.__closure__)
+    for n, cell in enumerate(function.__closure__ or ()):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        yield cells.item(n, cell).attribute("cell_contents", held, code.co_freevars[n])
+    spaces = inside.attribute("__globals__", function.__globals__)
+    yield from (spaces.item(n, function.__globals__[n], n) for n in sorted(names & function.__globals__.keys()))
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        yield inside.attribute("__wrapped__", wrapped, found.label)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Of globals and attributes, in the functions inside as well."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _of_module(found: Reached) -> Iterator[Reached]:
+    module: torch.nn.Module = found.value
+    yield from _of_class(found)
+    known = _with_class_names(found)
+    for kind in ("_parameters", "_buffers", "_modules"):
+        yield from (known.attribute(n, x) for n, x in vars(module).get(kind, {}).items() if x is not None)
+    own = {n: x for n, x in vars(module).items() if n == "training" or n not in _MODULE_ATTRIBUTES}
+    yield from (known.attribute(n, x) for n, x in own.items())
+
+
+_MODULE_ATTRIBUTES: Final = frozenset(vars(torch.nn.Module()))
+
+
+def _of_instance(found: Reached) -> Iterator[Reached]:
+    if is_foreign(type(found.value)) and not hasattr(found.value, "__dict__"):
+        return
+    yield from _of_class(found)
+    known = _with_class_names(found)
+    yield from (known.attribute(n, x) for n, x in list(getattr(found.value, "__dict__", {}).items()))
+    slots = [n for kind in type(found.value).__mro__ for n in _slots(kind)]
+    yield from (known.attribute(n, getattr(found.value, n)) for n in slots if hasattr(found.value, n))
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = () if is_foreign(kind) else vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(n for n in slots if not n.startswith("__"))
+
+
+_ENTRIES: Final = ("forward", "__call__")
+
+
+def _of_class(found: Reached) -> Iterator[Reached]:
+    """Class attributes that the code of the class names, and its methods."""
+    names = _with_class_names(found).names
+    for kind in type(found.value).__mro__:
+        if is_foreign(kind):
+            continue
+        for name, value in list(vars(kind).items()):
+            if name not in names and name not in _ENTRIES:
+                continue
+            if isinstance(value, FunctionType):
+                yield found.attribute(name, value).attribute("__func__", value, f"{found.label or 'self'}.{name}")
+            elif isinstance(value, (staticmethod, classmethod)):
+                yield found.attribute(name, value.__func__)
+            elif isinstance(value, property):
+                yield found.attribute(name, value.fget)
+            else:
+                yield found.attribute(name, value, names=names)
+
+
+def _with_class_names(found: Reached) -> Reached:
+    """Attributes are read by the code of the class, and by the code that led here."""
+    names = frozenset(found.names)
+    for kind in type(found.value).__mro__:
+        if not is_foreign(kind):
+            functions = [x for n, x in vars(kind).items() if isinstance(x, FunctionType) and n != "__init__"]
+            names = names.union(*(_names(f.__code__) for f in functions))
+    return Reached(found.route, found.value, found.label, names)
+
+
+def is_foreign(thing: FunctionType | ModuleType | type) -> bool:
+    """Does it belong to torch, numpy, the standard library or this package?"""
+    if isinstance(thing, FunctionType):
+        return _is_foreign_file(thing.__code__.co_filename)
+    module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
+    file = getattr(module, "__file__", None)
+    return module is not None and module.__name__ != "__main__" and (file is None or _is_foreign_file(file))
+
+
+@cache
+def _is_foreign_file(name: str) -> bool:
+    standard, *packages = (str(Path(f).resolve().parent) for f in (linecache.__file__, torch.__file__, np.__file__))
+    ours = str(Path(__file__).resolve().parents[2])
+    in_standard = name.startswith((standard, "<frozen")) and "site-packages" not in name
+    return in_standard or name.startswith((*packages, ours, "<@beartype", "<eval_with_key>"))

@@ -1,0 +1,144 @@
+"""What a reference keeps between calls: tensors, which each call reads by the way to them, and Python numbers, which are fixed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.reach import Route, follow, reachable
+from cubridge.frontend.reference.refusal import refuse
+from cubridge.ir.source import Span
+
+MAX_HEADS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StateTensor:
+    """A parameter, a buffer, a tensor of the closure or the globals, with its kind when the reference was read.
+    `path`: as the user's code writes it."""
+
+    root: object
+    route: Route
+    path: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    span: Span
+
+    @property
+    def name(self) -> str:
+        """The last word of the path, with its subscripts."""
+        return re.sub(r"\W+", "_", self.path.rpartition(".")[2], flags=re.ASCII).strip("_")
+
+    def tensor(self) -> Tensor:
+        """What lies there now. Errors: CU490 where it is no tensor of this element type and shape any more."""
+        try:
+            found = follow(self.root, self.route)
+        except (AttributeError, LookupError, TypeError):
+            self._refuse("is there no more")
+        if isinstance(found, np.ndarray):
+            found = torch.from_numpy(found)
+        if not isinstance(found, Tensor):
+            self._refuse(f"is {type(found).__name__}")
+        if found.dtype is not self.dtype or tuple(found.shape) != self.shape:
+            self._refuse(f"is {_kind(found.dtype, tuple(found.shape))}")
+        return found
+
+    def _refuse(self, what: str) -> NoReturn:
+        was = _kind(self.dtype, self.shape)
+        refuse("CU490", f"`{self.path}` {what}, and was {was} when the reference was read", self.span, _AGAIN)
+
+
+_AGAIN: Final = "adapt the reference again"
+
+
+def _kind(dtype: torch.dtype, shape: tuple[int, ...]) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateNumber:
+    """A number that the reference read from a tensor by one of its methods, as `item`: fixed, for the kernel was made with it."""
+
+    source: StateTensor
+    method: str
+    value: object
+    span: Span
+
+    def check(self) -> None:
+        """Errors: CU490 where it is another number now."""
+        with torch.no_grad():
+            now = getattr(self.source.tensor().detach(), self.method)()
+        if now != self.value:
+            message = f"`{self.source.path}` is {now!r}, and was {self.value!r} when the reference was read"
+            refuse("CU490", message, self.span, f"{_AGAIN}, or let it stay a tensor there")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The tensors of a reference as they lie before it runs."""
+
+    tensors: tuple[tuple[Tensor, StateTensor], ...]
+
+    @staticmethod
+    def of(function: object, span: Span) -> State:
+        return State(tuple(_tensors(function, span)))
+
+    def find(self, tensor: Tensor) -> StateTensor | None:
+        """Where a tensor lies: itself, or one of the same memory (`.data`, an array of numpy)."""
+        for known, state in self.tensors:
+            if known is tensor:
+                return state
+        return next((state for known, state in self.tensors if _is_same_memory(known, tensor)), None)
+
+    def extents(self) -> frozenset[int]:
+        """Those that may be counts of heads."""
+        return frozenset(n for tensor, _ in self.tensors for n in tensor.shape if 1 < n <= MAX_HEADS)
+
+
+def _tensors(function: object, span: Span) -> Iterator[tuple[Tensor, StateTensor]]:
+    for found in reachable(function):
+        value = found.value
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.flags.writeable:
+            value = torch.from_numpy(value)
+        if isinstance(value, Tensor):
+            yield value, StateTensor(function, found.route, found.label, value.dtype, tuple(value.shape), span)
+
+
+def _is_same_memory(one: Tensor, other: Tensor) -> bool:
+    if one.layout is not torch.strided or other.layout is not torch.strided or one.dtype is not other.dtype:
+        return False
+    same_form = one.shape == other.shape and one.stride() == other.stride()
+    return same_form and other.numel() > 0 and one.data_ptr() == other.data_ptr()
+
+
+Number = bool | int | float | str
+
+
+def fixed_numbers(function: object, given: Container[str]) -> dict[str, str]:
+    """Numbers, strings and flags that a run of `function` may read, as text by the words of its code. `given`: arguments that
+    the caller gives."""
+    found: dict[str, str] = {}
+    for reached in reachable(function):
+        last = reached.route[-1] if reached.route else None
+        read = last is not None and (last.kind == "item" or last.key in reached.names)
+        if read and reached.label not in given and not reached.label.rpartition(".")[2].startswith("__"):
+            text = _number_text(reached.value)
+            if text:
+                found.setdefault(reached.label, text)
+    return found
+
+
+def _number_text(value: object) -> str:
+    if isinstance(value, (bool, int, float, str)):
+        return repr(value) if len(repr(value)) < 40 else f"{repr(value)[:36]}.."
+    if isinstance(value, (list, tuple)) and value and all(isinstance(x, (bool, int, float)) for x in value):
+        return f"{len(value)} numbers" if len(repr(value)) > 40 else repr(value)
+    if isinstance(value, np.ndarray):
+        return f"as it is copied: {value.dtype} {list(value.shape)}"
+    return ""

@@ -1,0 +1,209 @@
+"""What a reference keeps: tensors are read at each call where they lie then, whatever they held; numbers are fixed, and named."""
+# pyright: basic
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.trace import Traced, trace
+from cubridge.ir.diagnostics import CuError
+from tests.frontend.reference.references.helpers import repeated
+
+SIZES = {"B": 1, "Hq": 4, "Hk": 2, "Lq": 7, "Lk": 9, "D": 8}
+
+
+def read(function) -> Traced:
+    return trace(Reference.of(function))
+
+
+def biased(q, k, v, bias):
+    return ((q @ repeated(k, q).mT).float() + bias * torch.arange(k.shape[2])).softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
+class Learned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1))
+        self.register_buffer("ones", torch.ones(4))
+        self.rest = nn.ModuleList([nn.Linear(2, 2)])
+
+    def forward(self, q, k, v):
+        return biased(q, k, v, self.bias * self.rest[0].weight[0, 0] * self.ones[:1])
+
+
+ZERO = torch.zeros(1)
+TABLES = {"a": [torch.zeros(1)]}
+ARRAY = np.zeros(1, dtype="float32")
+
+
+class Config:
+    table = torch.zeros(1)
+
+
+DEFAULT = torch.zeros(1)
+
+
+def kept_in():
+    closed = torch.zeros(1)
+    config = Config()
+    return {
+        "closure": (lambda q, k, v: biased(q, k, v, closed), "closed", closed),
+        "global": (lambda q, k, v: biased(q, k, v, ZERO), "ZERO", ZERO),
+        "items": (lambda q, k, v: biased(q, k, v, TABLES["a"][0]), "TABLES['a'][0]", TABLES["a"][0]),
+        "class attribute": (lambda q, k, v: biased(q, k, v, Config.table), "Config.table", Config.table),
+        "attribute of an object": (lambda q, k, v: biased(q, k, v, config.table), "config.table", Config.table),
+        "array": (lambda q, k, v: biased(q, k, v, torch.from_numpy(ARRAY)), "ARRAY", torch.from_numpy(ARRAY)),
+        "data": (lambda q, k, v: biased(q, k, v, closed.data), "closed", closed),
+        "default": (lambda q, k, v, given=DEFAULT: biased(q, k, v, given), "given", DEFAULT),
+        "method": (Held().attention, "self.bias", None),
+        "instance": (Held(), "self.bias", None),
+    }  # fmt: skip
+
+
+class Held:
+    def __init__(self) -> None:
+        self.bias = torch.zeros(1)
+
+    def attention(self, q, k, v):
+        return biased(q, k, v, self.bias)
+
+    __call__ = attention
+
+
+@pytest.mark.parametrize("where", kept_in())
+def test_a_tensor_of_zeros_is_read_where_it_lies(where: str) -> None:
+    function, path, tensor = kept_in()[where]
+    traced = read(function)
+    (capture,) = traced.spec.captures
+    assert (capture.kind, capture.path) == ("state", path)
+    assert float(traced.captures(SIZES, {})[capture.name]) == 0
+    tensor = traced.state()[path] if tensor is None else tensor
+    try:
+        tensor.fill_(3.0)
+        assert float(traced.captures(SIZES, {})[capture.name]) == 3
+    finally:
+        tensor.zero_()
+
+
+def test_parameters_are_found_again_after_they_were_replaced() -> None:
+    module = Learned()
+    traced = read(module)
+    assert {c.path for c in traced.spec.captures} == {"self.bias", "self.rest.0.weight", "self.ones"}
+    module.bias = nn.Parameter(torch.full((1,), 2.0))
+    state = {n: torch.full_like(t, 5.0) for n, t in module.state_dict().items() if n != "bias"}
+    module.load_state_dict({**state, "bias": torch.full((1,), 7.0)}, assign=True)
+    values = {c.path: traced.captures(SIZES, {})[c.name].unique().tolist() for c in traced.spec.captures}
+    assert values == {"self.bias": [7.0], "self.rest.0.weight": [5.0], "self.ones": [5.0]}
+    assert traced.state()["self.bias"] is module.bias  # so that a call sees whether it wants a gradient
+
+
+def test_the_oracle_reads_what_is_there_now() -> None:
+    module = Learned()
+    traced = read(module)
+    q, k, v = (torch.randn(1, h, n, 8, dtype=torch.float64) for h, n in ((4, 7), (2, 9), (2, 9)))
+    before = traced.oracle(q, k, v, {})[0]
+    with torch.no_grad():
+        module.bias.fill_(0.5)
+    after = traced.oracle(q, k, v, {})[0]
+    assert float((after - before).abs().max()) > 1e-3
+    torch.testing.assert_close(after, module.double()(q, k, v).double(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: setattr(m, "bias", None), "is NoneType"),
+        (lambda m: delattr(m, "bias"), "is there no more"),
+        (lambda m: setattr(m, "bias", nn.Parameter(torch.zeros(2))), r"is float32 \[2\], and was float32 \[1\]"),
+        (lambda m: m.half(), "is float16 "),
+    ],
+)
+def test_state_of_another_kind_is_refused(change, says: str) -> None:
+    module = Learned()
+    traced = read(module)
+    change(module)
+    with pytest.raises(CuError, match=says) as caught:
+        traced.captures(SIZES, {})
+    assert caught.value.diagnostics[0].code == "CU490"
+
+
+def test_a_band_that_a_buffer_holds_is_a_table_and_one_that_the_code_makes_is_a_formula() -> None:
+    kept = torch.ones(512, 512).tril()
+
+    def buffered(q, k, v):
+        keep = kept[: q.shape[2], : k.shape[2]] > 0
+        return (q @ repeated(k, q).mT).masked_fill(~keep, -math.inf).softmax(-1) @ repeated(v, q)
+
+    def made(q, k, v):
+        s = (q @ repeated(k, q).mT) * torch.tensor([[1.0, 1.0], [1.0, 1.0]])[0, 0]
+        return s.softmax(-1) @ repeated(v, q)
+
+    assert [c.path for c in read(buffered).spec.captures] == ["kept"]
+    assert read(made).spec.captures == ()
+
+
+def test_a_number_read_from_a_tensor_is_fixed_named_and_watched() -> None:
+    window = torch.tensor(3)
+
+    def attention(q, k, v):
+        far = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2]) > int(window)
+        return (q @ repeated(k, q).mT).masked_fill(far, -math.inf).softmax(-1) @ repeated(v, q)
+
+    traced = read(attention)
+    assert "a number read from `window` is fixed at 3" in [r.message for r in traced.spec.specialised]
+    traced.captures(SIZES, {})
+    window.fill_(4)
+    with pytest.raises(CuError, match="`window` is 4, and was 3"):
+        traced.captures(SIZES, {})
+
+
+WIDTH = 5
+
+
+def test_numbers_strings_and_flags_are_named() -> None:
+    class Options:
+        kind = "causal"
+        unread = 1
+
+    class Windowed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.unread, self.options = 0.5, 2, Options()
+
+        def forward(self, q, k, v, left=WIDTH, right=(1, 2)):
+            lag = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+            seen = (lag <= left + WIDTH) & (lag >= -right[0])
+            s = q @ repeated(k, q).mT * self.scale
+            return (s.masked_fill(~seen, -math.inf) if self.options.kind else s).softmax(-1) @ repeated(v, q)
+
+    fixed = [r.message for r in read(Windowed()).spec.specialised]
+    assert {"`self.scale` is fixed at 0.5", "`self.options.kind` is fixed at 'causal'", "`left` is fixed at 5"} <= {
+        *fixed
+    }
+    assert {"`WIDTH` is fixed at 5", "`right` is fixed at (1, 2)"} <= {*fixed}
+    assert not any("unread" in text for text in fixed)
+
+
+def test_an_argument_that_is_given_is_not_fixed() -> None:
+    def attention(q, k, v, scale=2.0):
+        return (q @ repeated(k, q).mT * scale).softmax(-1) @ repeated(v, q)
+
+    traced = trace(Reference.of(attention, lambda shape, device: {"scale": 3.0}))
+    assert traced.spec.specialised == ()
+
+
+def test_a_tensor_out_of_reach_is_refused() -> None:
+    hidden = iter([torch.ones(1)] * 100)
+
+    def attention(q, k, v):
+        return biased(q, k, v, next(hidden))
+
+    with pytest.raises(CuError, match="no call could find again") as caught:
+        read(attention)
+    assert caught.value.diagnostics[0].code == "CU476"
