@@ -107,7 +107,7 @@ CODES: Final[dict[str, str]] = {
     "CU487": "the reference was read wrongly: spec and reference differ numerically",
     "CU488": "an extent of a captured tensor that follows no size of the problem",
     "CU489": "reading the reference exceeds its time or node budget",
-    "CU490": "a captured value out of the range it is used in: a negative subscript, a flag that is not 0 or 1",
+    "CU490": "a captured value out of the range it is used in: a subscript outside its tensor, a flag that is not 0 or 1",
     "CU491": "a size at which the reference was not read: a precondition fails",
     # CU5 pass
     "CU501": "no pass has this name",

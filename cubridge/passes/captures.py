@@ -86,7 +86,8 @@ class PlaceCaptured(Pass):
     rewrite:   p.slope[tile.h] * p.scale  -->  tile.slope, filled by tile_setup
                p.doc[tile.b, i]           -->  tile.doc_i, filled by tile_setup; i clamped to the last row
                p.doc[tile.b, j]           -->  doc_j, loaded once per key column; the table padded to whole tiles, or j clamped
-               p.table[tile.h, i - j + R] -->  the same, with i and j clamped where the index could leave the table"""
+               p.table[tile.h, i - j + R] -->  the same, with i and j clamped where the index could leave the table
+               p.table[p.index[tile.b, j]] --> the same, with what is read as an index clamped to the table"""
 
     name: ClassVar[str] = "place-captured"
 
@@ -95,6 +96,9 @@ class PlaceCaptured(Pass):
         for name in _PLACED:
             placer.region(name)
         return placer.kernel
+
+
+N = TypeVar("N", bound=Node)
 
 
 class _Placer:
@@ -110,8 +114,8 @@ class _Placer:
     def region(self, name: str) -> None:
         self.key_loads = []
         region: Function = self.kernel.region(name)
-        body = tuple(self._statement(s) for s in region.body)
-        result = None if region.result is None else self._placed(region.result)
+        body = tuple(self._statement(self._kept_inside(s)) for s in region.body)
+        result = None if region.result is None else self._placed(self._kept_inside(region.result))
         self.kernel = with_region(self.kernel, name, (*self.key_loads, *body), result)
 
     def _statement(self, statement: Stmt) -> Stmt:
@@ -176,24 +180,44 @@ class _Placer:
 
     def _in_range(self, load: Index, field: _Table) -> Index:
         """The load with i, j clamped as far as its indices need it; a last index j is padded for instead."""
-        if self._is_in_range(load, field):
+        if self._is_in_range(load):
             return load
         padded = self._padded(load, field)
         if padded is not None:
             return padded
         for rows, keys in ((True, False), (False, True)):
             tried = _clamped(load, rows, keys)
-            if self._is_in_range(tried, field):
+            if self._is_in_range(tried):
                 return tried
         return _clamped(load, rows=True, keys=True)
 
-    def _is_in_range(self, load: Index, field: _Table) -> bool:
-        """Are the indices that read i or j surely inside of their extents."""
+    def _is_in_range(self, load: Index) -> bool:
+        """Are the indices that read i or j surely inside of their extents, also of loads that are indices."""
         return all(
-            nonnegative(poly(x), self.facts) and at_most(poly(x) + 1, poly(extent), self.facts)
-            for x, extent in zip(load.indices, field.type.extents, strict=True)
+            self._is_inside(x, extent)
+            for part in walk(load)
+            if isinstance(part, Index) and _is_load(part)
+            for x, extent in zip(part.indices, _table(self.kernel, part).type.extents, strict=True)
             if _reads(x, ("i", "j"))
         )
+
+    def _is_inside(self, index: Expr, extent: Expr) -> bool:
+        return nonnegative(poly(index), self.facts) and at_most(poly(index) + 1, poly(extent), self.facts)
+
+    def _kept_inside(self, node: N) -> N:
+        """With indices that are read from a captured tensor clamped to the extent: what a tensor holds is not known."""
+        changed = map_children(node, self._kept_inside)
+        if not (isinstance(changed, Index) and _is_load(changed)):
+            return changed
+        extents = _table(self.kernel, changed).type.extents
+        indices = tuple(self._clamped_data(x, n) for x, n in zip(changed.indices, extents, strict=True))
+        return replace(changed, indices=indices)
+
+    def _clamped_data(self, index: Expr, extent: Expr) -> Expr:
+        if not any(_is_load(n) for n in walk(index)) or self._is_inside(index, extent):
+            return index
+        last = IntLit(extent.value - 1) if isinstance(extent, IntLit) else Binary("-", extent, IntLit(1))
+        return Call("minimum", (Call("maximum", (index, IntLit(0))), last))
 
     def _padded(self, load: Index, field: _Table) -> Index | None:
         """`table[.., j]` of a table of at least Lk keys, which is then padded to whole key tiles."""

@@ -129,3 +129,46 @@ def test_a_learned_parameter_inside_the_reference_is_refused_like_an_argument() 
     assert caught.value.diagnostics[0].code == "CU822"
     reference.requires_grad_(False)
     run(*qkv())
+
+
+# ---- subscripts ------------------------------------------------------------------------------------------------------
+
+
+def gathered(q, k, v, table, index):
+    return times((scores(q, k) + table[index]).softmax(-1), v)
+
+
+@pytest.fixture(scope="module")
+def gathering() -> AttentionOperator:
+    return operator(gathered, table=lambda s: torch.zeros(9), index=lambda s: torch.zeros(s.Lq, s.Lk, dtype=torch.long))
+
+
+@pytest.mark.parametrize(("index", "said"), [(-1, "is negative"), (9, "is 9, and there are 9 elements")])
+def test_a_subscript_out_of_range_is_refused(gathering: AttentionOperator, index: int, said: str) -> None:
+    indices = torch.arange(L * L).view(L, L) % 9
+    check(gathering, gathered, qkv(), table=torch.arange(9.0), index=indices)
+    indices[-1, -1] = index
+    error = refused(gathering, table=torch.arange(9.0), index=indices)
+    assert error.diagnostics[0].code == "CU490" and said in str(error)
+
+
+def test_a_subscript_is_checked_whatever_the_size(
+    monkeypatch: pytest.MonkeyPatch, gathering: AttentionOperator
+) -> None:
+    monkeypatch.setattr("cubridge.frontend.reference.captures.CHECKED_AT_ONCE", 3 * L + 1)
+    indices = torch.arange(L * L).view(L, L) % 9
+    check(gathering, gathered, qkv(), table=torch.arange(9.0), index=indices)
+    for row in (0, 3, L - 1):
+        wrong = indices.clone()
+        wrong[row, 7] = 9
+        assert "is 9, and there are 9" in str(refused(gathering, table=torch.arange(9.0), index=wrong))
+
+
+def test_a_kernel_reads_inside_of_a_table_whatever_an_index_holds(gathering: AttentionOperator) -> None:
+    """A launcher checks no values; the emulator stops at a read outside."""
+    launcher, table = gathering.launcher(torch.device("cpu")), torch.arange(9.0)
+    index = torch.randint(-(2**31), 2**31 - 1, (L, L), generator=torch.Generator().manual_seed(0))
+    got = launcher(*qkv(), {"table": table, "index": index.int()})
+    assert isinstance(got, Tensor)
+    right = gathered(*(t.double() for t in qkv()), table.double(), index.clamp(0, 8))
+    torch.testing.assert_close(got.double(), right, rtol=2e-2, atol=2e-2)

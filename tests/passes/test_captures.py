@@ -91,7 +91,7 @@ def test_an_index_that_is_data_is_read_at_existing_keys() -> None:
         + bind("t", "Hq, 9")
         + 'rewrite-score{score="s + t[h, bucket[j]]"},fold-scale,place-captured'
     )
-    assert "p.t[tile.h, p.bucket[minimum(j, Lk - 1)]]" in "".join(region(kernel, "score"))
+    assert "p.t[tile.h, minimum(maximum(p.bucket[minimum(j, Lk - 1)], 0), 8)]" in "".join(region(kernel, "score"))
     assert fields(kernel)["bucket"] == "Captured(i32, Lk)"
 
 

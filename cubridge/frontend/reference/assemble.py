@@ -35,7 +35,8 @@ _SIZES: Final = ("B", "G", "Hk", "Lq", "Lk", "D")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A spec and what it was made from. `conditions`: the preconditions as terms; `subscripts`: must not be negative."""
+    """A spec and what it was made from. `conditions`: the preconditions as terms; `subscripts`: (index,
+    extent), where the index must be in range(extent)."""
 
     spec: AttentionSpec
     normalizer: Normalizer
@@ -43,7 +44,7 @@ class Assembled:
     lifter: Lifter
     table: CaptureTable
     conditions: tuple[Term, ...]
-    subscripts: dict[Term, Span]
+    subscripts: dict[tuple[Term, Term], Span]
 
 
 def assemble(reference: Reference, recording: Recording, current: Arena) -> Assembled:

@@ -39,8 +39,8 @@ def follows_sizes(extent: Term) -> bool:
     return all(x.name in (*SIZES, "G") for x in walk(extent) if isinstance(x, Size))
 
 
-MAX_CHECKED: Final = 1 << 24
-"""Subscripts with more values than this are not checked one by one."""
+CHECKED_AT_ONCE: Final = 1 << 24
+"""Values of a subscript that are in memory while it is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,12 @@ class CaptureValues:
 
     def check(
         self,
-        subscripts: Mapping[Term, Span],
+        subscripts: Mapping[tuple[Term, Term], Span],
         flags: Mapping[str, Span],
         sizes: Mapping[str, int],
         inputs: Mapping[str, Tensor | int | float | bool],
     ) -> None:
-        """What was declared of captured values: subscripts are not negative, flags are 0 or 1. Errors: CU490."""
+        """What was declared of captured values: subscripts are in range, flags are 0 or 1. Errors: CU490."""
         if not subscripts and not flags:
             return
         replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide=False)
@@ -190,13 +190,36 @@ class CaptureValues:
             if not bool(((value == 0) | (value == 1)).all()):
                 message = f"`{name}` is used as a flag, 0 or 1, and holds other values"
                 refuse("CU490", message, span, "pass a boolean tensor, or an additive mask")
-        scalars = {n: v for n, v in inputs.items() if not isinstance(v, Tensor)}
-        evaluator = TensorEvaluator({**sizes, **scalars}, tensors)
-        for term, span in subscripts.items():
-            indices = free_indices(term)
-            count = math.prod(int(evaluate_number(x.extent, sizes)) for x in indices)
-            if count <= MAX_CHECKED and bool((evaluator.over(term, indices) < 0).any()):
-                refuse("CU490", "a captured subscript is negative", span, "count from the start: add the extent")
+        known = {**sizes, **self._own_extents(inputs), **{n: v for n, v in inputs.items() if not isinstance(v, Tensor)}}
+        evaluator = TensorEvaluator(known, tensors)
+        for (term, extent), span in subscripts.items():
+            self._check_subscript(evaluator, term, int(evaluate_number(extent, known)), span)
+
+    def _check_subscript(self, evaluator: TensorEvaluator, term: Term, extent: int, span: Span) -> None:
+        """Errors: CU490 for a value outside range(extent)."""
+        indices = free_indices(term)
+        counts = [int(evaluate_number(x.extent, evaluator.sizes)) for x in indices]
+        if 0 in counts:
+            return
+        step = max(1, CHECKED_AT_ONCE // max(1, math.prod(counts[1:])))
+        for start in range(0, counts[0], step) if counts else (None,):
+            rows = None if start is None else range(start, min(start + step, counts[0]))
+            low, high = evaluator.over(term, indices, rows).aminmax()
+            if low < 0:
+                message = f"a captured subscript is negative: {int(low)}"
+                refuse("CU490", message, span, "count from the start: add the extent")
+            if high >= extent:
+                message = f"a captured subscript is {int(high)}, and there are {extent} elements"
+                refuse("CU490", message, span, "the reference fails there too")
+
+    def _own_extents(self, inputs: Mapping[str, Tensor | int | float | bool]) -> dict[str, int]:
+        """Extents of arguments that follow no size, by their names."""
+        return {
+            extent.own: value.shape[axis]
+            for name, extents in self.lifter.recording.extents.items()
+            for axis, extent in enumerate(extents)
+            if extent.own and isinstance(value := inputs.get(name), Tensor)
+        }
 
 
 def _converted(value: Tensor, source: Source, wide: bool) -> Tensor:

@@ -109,11 +109,15 @@ class TensorEvaluator:
     def __init__(self, sizes: Mapping[str, Number], tensors: Callable[[str], Tensor]) -> None:
         self.sizes = sizes
         self.tensors = tensors
+        self._start = 0
 
-    def over(self, term: Term, indices: tuple[Index, ...]) -> Tensor:
-        """The term at all values of `indices`, as a tensor with one axis for each."""
+    def over(self, term: Term, indices: tuple[Index, ...], first: range | None = None) -> Tensor:
+        """The term at all values of `indices`, as a tensor with one axis for each; `first`: those of the first index."""
         scope = {x.name: n for n, x in enumerate(indices)}
         extents = [int(evaluate_number(x.extent, self.sizes)) for x in indices]
+        self._start = 0
+        if first is not None:
+            self._start, extents[0] = first.start, len(first)
         found = self._value(term, scope, extents, {})
         return found.expand(extents) if extents else found.reshape(())
 
@@ -131,7 +135,10 @@ class TensorEvaluator:
                 return torch.tensor(evaluate_number(term, self.sizes))
             case Index():
                 axis = scope[term.name]
-                return torch.arange(extents[axis]).view([-1 if n == axis else 1 for n in range(len(extents))])
+                start = 0 if axis else self._start
+                return torch.arange(start, start + extents[axis]).view(
+                    [-1 if n == axis else 1 for n in range(len(extents))]
+                )
             case Poly():
                 total = torch.tensor(0)
                 for monomial, c in term.monomials:

@@ -180,7 +180,7 @@ class Arena:
     places: dict[Term, Span] = field(default_factory=dict)
     facts: list[Term] = field(default_factory=list)  # integers known to be >= 0 (preconditions)
     assumptions: dict[str, Span] = field(default_factory=dict)
-    subscripts: dict[Term, Span] = field(default_factory=dict)  # integers that must not be negative, for they subscript
+    subscripts: dict[tuple[Term, Term], Span] = field(default_factory=dict)  # integers that must be in range(extent)
     flags: dict[str, Span] = field(default_factory=dict)  # tensors that must hold 0 and 1 alone
     whole_symbols: set[Term] = field(default_factory=set)  # symbols of row reductions that are integers
     bit_operations: dict[Span, str] = field(default_factory=dict)  # `&` on numbers, a likely slip of precedence

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.bounds import nonneg
+from cubridge.frontend.reference.algebra.integers import ONE
 from cubridge.frontend.reference.algebra.terms import Sort, Term, arena
 from cubridge.frontend.reference.evaluate import never_negative
 from cubridge.frontend.reference.lift import Handler, Lifted, Lifter, NoElementForm
@@ -14,13 +16,13 @@ from cubridge.frontend.reference.values import Value
 
 
 def _subscript(lifter: Lifter, index: Term, extent: Term) -> Term:
-    """A computed subscript. Where neither its sign is known nor a negative one found, it is declared non-negative."""
-    if nonneg(index):
-        return index
-    if index.reads or never_negative(index):
-        arena().subscripts.setdefault(index, arena().here)
-        return lifter.tabulated(index)
-    return wrapped(lifter.tabulated(index), extent)
+    """A computed subscript. What is not known of its range is declared, and checked before a launch; one that may be negative
+    counts from the end where it is made of positions alone, and is refused where it is captured."""
+    if not nonneg(index) and not index.reads and not never_negative(index):
+        index = wrapped(index, extent)
+    if not nonneg(index) or not nonneg(integers.sub(integers.sub(extent, ONE), index)):
+        arena().subscripts.setdefault((index, extent), arena().here)
+    return lifter.tabulated(index)
 
 
 def _index(lifter: Lifter, call: Call) -> Lifted:
