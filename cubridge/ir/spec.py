@@ -47,7 +47,7 @@ CaptureKind = Literal["argument", "state", "constant", "computed"]
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A value that the reference reads besides q, k, v. `extents` are formulas of sizes; () is a scalar.
+    """A value that the reference reads besides q, k, v. `extents` are formulas of sizes; () is a Python number.
 
     kind: "argument" is given at each call; "state" is what lies at `path` (a parameter, a buffer, a tensor of the closure or the
     globals, as the reference writes it) at each call; "constant" is written out in the reference; "computed" is recomputed before

@@ -172,3 +172,18 @@ def test_a_kernel_reads_inside_of_a_table_whatever_an_index_holds(gathering: Att
     assert isinstance(got, Tensor)
     right = gathered(*(t.double() for t in qkv()), table.double(), index.clamp(0, 8))
     torch.testing.assert_close(got.double(), right, rtol=2e-2, atol=2e-2)
+
+
+# ---- tensors of one element ------------------------------------------------------------------------------------------
+
+
+def tempered(q, k, v, temperature, reach):
+    far = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).abs() > reach
+    return times((scores(q, k) / temperature.exp()).masked_fill(far, -torch.inf).softmax(-1), v)
+
+
+def test_a_tensor_of_one_element_is_read_by_the_kernel_and_not_by_the_host() -> None:
+    run = operator(tempered, temperature=lambda s: torch.tensor(0.1), reach=lambda s: torch.tensor([9]))
+    assert {f.name for f in run.plan.text.contract.captured} == {"temperature", "reach"}
+    for temperature, reach in ((0.1, 9), (-1.0, 30), (0.7, 100)):
+        check(run, tempered, qkv(), temperature=torch.tensor(temperature), reach=torch.tensor([reach]))

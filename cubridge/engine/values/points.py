@@ -115,7 +115,8 @@ class KernelPoints:
         if not isinstance(base, MadeUp):
             raise fault("CU301", f"`{name}` is not a captured tensor", node)
         elements: Elements = base
-        return gather_checked(elements, name, [torch.as_tensor(x) for x in indices], guards, node)
+        value = gather_checked(elements, name, [torch.as_tensor(x) for x in indices], guards, node)
+        return value if value.ndim else value.item()
 
     def _parameter(self, declared: Field, captures: Mapping[str, Value | MadeUp]) -> Item:
         match declared.type:

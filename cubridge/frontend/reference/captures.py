@@ -13,6 +13,7 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
+from cubridge.frontend.reference.algebra.polynomials import ZERO
 from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
 from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
 from cubridge.frontend.reference.lift import Computed, Lifter
@@ -22,7 +23,7 @@ from cubridge.frontend.reference.replay import Replay
 from cubridge.frontend.reference.values import sort_of
 from cubridge.ir.capture_names import is_macro_name
 from cubridge.ir.functions import FUNCTIONS
-from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES
+from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Expr, IntLit
 from cubridge.ir.source import Span
 from cubridge.ir.spec import Capture, CaptureKind
 
@@ -45,7 +46,8 @@ CHECKED_AT_ONCE: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a capture's values come from. `kept`: the axes that stay, those of extent 1 being dropped."""
+    """Where a capture's values come from. `kept`: the axes that stay, those of extent 1 being dropped. `is_number`: it is known
+    before the launch; a tensor of one element is not, for it is read on the device."""
 
     tensor: str
     name: str
@@ -54,7 +56,13 @@ class Source:
     sort: Sort
     kind: CaptureKind
     span: Span
+    is_number: bool
     path: str = ""
+
+    @property
+    def is_single(self) -> bool:
+        """A tensor of one element, which a kernel reads as an array of one."""
+        return not self.kept and not self.is_number
 
 
 class CaptureTable:
@@ -68,7 +76,7 @@ class CaptureTable:
 
     def subscript(self, load: Load) -> tuple[str, tuple[Term, ...]]:
         source = self.source(load.tensor)
-        return source.name, tuple(load.indices[axis] for axis in source.kept)
+        return source.name, (ZERO,) if source.is_single else tuple(load.indices[axis] for axis in source.kept)
 
     def source(self, tensor: str) -> Source:
         if tensor not in self.sources:
@@ -82,8 +90,16 @@ class CaptureTable:
         for axis in kept:
             if not follows_sizes(shape[axis]):
                 refuse("CU488", f"extent {axis} of `{tensor}` follows no size of the problem", span, _EXTENT_HELP)
-        name = self._free_name(tensor, is_number=not kept)
-        return Source(tensor, name, kept, shape, sort, kind, span, "" if state is None else state.path)
+        is_number = not kept and self._is_number(tensor)
+        name = self._free_name(tensor, is_number)
+        return Source(tensor, name, kept, shape, sort, kind, span, is_number, "" if state is None else state.path)
+
+    def _is_number(self, tensor: str) -> bool:
+        """Does it follow from sizes and Python numbers alone?"""
+        scalars = self.lifter.recording.scalars
+        if tensor in self.computed:
+            return all(x.tensor in scalars for x in walk(self.computed[tensor].term) if isinstance(x, Load))
+        return tensor in scalars
 
     def _free_name(self, tensor: str, is_number: bool) -> str:
         """A word that CuIR can read and that nothing else has; host formulas read numbers beside macros."""
@@ -116,9 +132,12 @@ class CaptureTable:
     def captures(self, writer: ExprWriter) -> tuple[Capture, ...]:
         """In order of their names."""
         return tuple(
-            Capture(s.name, s.kind, tuple(writer.expr(s.shape[a]) for a in s.kept), _DTYPES[s.sort], s.span, s.path)
+            Capture(s.name, s.kind, self._extents(s, writer), _DTYPES[s.sort], s.span, s.path)
             for s in sorted(self.sources.values(), key=lambda s: s.name)
         )
+
+    def _extents(self, source: Source, writer: ExprWriter) -> tuple[Expr, ...]:
+        return (IntLit(1),) if source.is_single else tuple(writer.expr(source.shape[a]) for a in source.kept)
 
 
 _EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of one, or a number"
@@ -152,7 +171,7 @@ class CaptureValues:
         found: dict[str, Tensor] = {}
         for source in self.table.sources.values():
             value = tensors(source.tensor)
-            kept = [value.shape[a] for a in source.kept]
+            kept = [1] if source.is_single else [value.shape[a] for a in source.kept]
             found[source.name] = _converted(value, source, wide).reshape(kept)
         return found
 

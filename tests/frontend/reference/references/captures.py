@@ -101,9 +101,9 @@ def positions_given(q, k, v, positions_q, positions_k):
 
 
 @accepts(
-    mask="j <= i + offset",
+    mask="j <= i + offset[0]",
     extra=lambda shape, device: {"offset": torch.tensor([4])},
-    captures=("offset[] argument i32",),
+    captures=("offset[1] argument i32",),
 )
 def offset_of_one_element(q, k, v, offset):
     keep = torch.arange(q.shape[2])[:, None] + offset >= torch.arange(k.shape[2])
