@@ -1,0 +1,110 @@
+"""The proof of a kernel against a reference, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+
+from cubridge.ir.nodes import Kernel
+from cubridge.ir.spec import AttentionSpec
+from cubridge.ir.tile_shape import head_dim
+from cubridge.judge.proof import smt
+from cubridge.judge.proof.captured import check_captures
+from cubridge.judge.proof.compare import Comparison, seen_by_kernel
+from cubridge.judge.proof.induction import check_induction
+from cubridge.judge.proof.integers import Integers
+from cubridge.judge.proof.keys import KeyProof
+from cubridge.judge.proof.part import PARTS, Part, Wrong
+from cubridge.judge.proof.read import read_mask, read_spec
+from cubridge.judge.proof.regions import Regions
+from cubridge.judge.proof.roles import check_roles
+from cubridge.judge.proof.schedule import check_schedule
+from cubridge.judge.proof.unproved import Unproved
+from cubridge.verify.ranges import captured_bound
+
+
+@lru_cache(maxsize=256)
+def prove(kernel: Kernel, spec: AttentionSpec) -> tuple[Part, ...]:
+    """What is proved of each part of a verified kernel, in the order of `PARTS`; LSE only where the reference has one."""
+    proof = _Proof(kernel, spec)
+    return tuple(proof.part(name) for name in PARTS if name != "LSE" or spec.lse is not None)
+
+
+def prove_part(kernel: Kernel, spec: AttentionSpec, name: str) -> Part:
+    """What is proved of one part, and nothing else."""
+    return _Proof(kernel, spec).part(name)
+
+
+class _Proof:
+    """`done`: what was asked for already: a part may rest on others."""
+
+    def __init__(self, kernel: Kernel, spec: AttentionSpec) -> None:
+        self.kernel = kernel
+        self.spec = spec
+        self.done: dict[str, Part] = {}
+        self.checks: dict[str, Callable[[], None]] = {
+            "mask": lambda: self._key_proof().check_mask(),
+            "score": self._weights,
+            "weight": self._weights,
+            "rows": self._rows,
+            "finalize": lambda: self._after("rows").output(),
+            "LSE": lambda: self._after("rows").lse(),
+            "captures": lambda: check_captures(kernel, spec, self._integers()),
+            "keys": self._keys,
+            "schedule": lambda: check_schedule(kernel, spec, self._integers()),
+        }
+
+    def part(self, name: str) -> Part:
+        """Errors of a check make no error here: they are what is said of the part."""
+        if name not in self.done:
+            self.done[name] = self._checked(name)
+        return self.done[name]
+
+    def _checked(self, name: str) -> Part:
+        try:
+            self.checks[name]()
+            return Part(name)
+        except Unproved as error:
+            return Part(name, str(error))
+        except Wrong as error:
+            return Part(name, error.message, str(error.point))
+
+    # ---- integers and keys ----
+
+    def _integers(self) -> Integers:
+        captures = {c.name: c.dtype for c in self.spec.captures}
+        integers = Integers(captures, head_dim(self.kernel), captured_bound(self.kernel))
+        for precondition in self.spec.preconditions:
+            integers.facts.append(integers.boolean(precondition.condition))
+        return integers
+
+    def _key_proof(self) -> KeyProof:
+        integers = self._integers()
+        inside = smt.compared("<", integers.unknown("j"), integers.unknown("Lk"))
+        seen = smt.all_of(integers.boolean(seen_by_kernel(self.spec)), inside)
+        integers.facts += integers.divisors
+        regions = Regions(self.kernel)
+        return KeyProof(regions, integers, seen, integers.boolean(read_mask(regions)))
+
+    def _keys(self) -> None:
+        self._key_proof().check()
+        check_roles(self.kernel)
+
+    # ---- the normalizer ----
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        return Comparison(read_spec(self.kernel), self.spec, self._integers())
+
+    def _after(self, name: str) -> Comparison:
+        """What comes later in a row rests on what came before."""
+        if not self.part(name).proved:
+            raise Unproved(f"{name} is not proved")
+        return self._comparison
+
+    def _weights(self) -> None:
+        self._comparison.weights()
+
+    def _rows(self) -> None:
+        self._after("weight").rows()
+        check_induction(self._comparison.read, self._integers())

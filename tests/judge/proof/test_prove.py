@@ -1,0 +1,107 @@
+"""What the rules make is proved, other right spellings are too, and nothing wrong is."""
+
+from __future__ import annotations
+
+import pytest
+
+from cubridge.driver.reference import read_reference
+from cubridge.driver.transfer import transfer_unverified
+from cubridge.judge.proof.part import PARTS, Part
+from cubridge.judge.proof.prove import prove, prove_part
+from tests.judge.proof.targets import changed, source, spec, target
+from tests.judge.proof.wrong import WRONG, Wrong
+from tests.passes.specs import CASES
+from tests.support.variants import VARIANTS
+
+QUICK = ("global window", "alibi softcap documents", "comb", "sink lse", "scaled by largest", "bool keys", "dense bias")
+
+
+def unproved(parts: tuple[Part, ...]) -> list[Part]:
+    """Those not proved, but for the schedule, which no variant changes."""
+    return [p for p in parts if not p.proved and p.name != "schedule"]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_targets_of_the_rules_are_proved(name: str) -> None:
+    parts = prove(target(name, "sm90a" if name == "global window" else "sm80"), spec(name))
+    assert unproved(parts) == []
+    assert [p.name for p in parts] == [p for p in PARTS if p != "LSE" or spec(name).lse is not None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_spec_is_proved(name: str) -> None:
+    assert unproved(prove(target(name), spec(name))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_example_is_proved(name: str) -> None:
+    found = read_reference(VARIANTS[name].path).attention.spec
+    for kernel in ("sm80", "sm90a"):
+        assert unproved(prove(transfer_unverified(source(kernel), found), found)) == []
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: f"{w.part}: {w.new[:60]}")
+def test_nothing_wrong_is_proved(wrong: Wrong) -> None:
+    part = prove_part(changed(wrong.case, (wrong.old, wrong.new)), spec(wrong.case), wrong.part)
+    assert not part.proved
+    assert wrong.at in part.counterexample
+
+
+RIGHT = {
+    "a mask by a sum": ("full", "s = where(j < Lk, s, -inf)", "s = s + where(j < Lk, 0.0, -inf)"),
+    "a mask by floats that are exact": ("full", "where(j < Lk,", "where(f32(j) < f32(Lk),"),
+    "keys from the left": ("causal top left", "keys.hi - 1 - t", "keys.lo + t"),
+    "no lag": ("prefix", "where((m_max - row.m) * p.exponent_scale <= 8.0, row.m, m_max)", "m_max"),
+    "another lag": ("prefix", "<= 8.0", "<= 40.0"),
+    "a clamp by another nesting": ("relative table", "maximum(minimum(i - j, 16), -16)", "minimum(16, maximum(i - j, -16))"),
+    "a sum from the right": ("full", "row.l * row.o_scale + partial_rowsum(s)", "partial_rowsum(s) + row.o_scale * row.l"),
+    "a difference of exponents": ("full", "exp2((row.m - m_safe) * p.exponent_scale)",
+                                  "exp2(row.m * p.exponent_scale - m_safe * p.exponent_scale)"),
+    "a natural exponential": ("full", "exp2(s * p.exponent_scale - row.m_exponent)",
+                              "exp((s * p.exponent_scale - row.m_exponent) * LN2)"),
+    "a negated mask": ("causal top left", "where(j <= last, s, -inf)", "where(j > last, -inf, s)"),
+    "relu by a selection": ("relu", "maximum(s, 0.0)", "where(s > 0.0, s, 0.0)"),
+    "relu by an absolute value": ("relu", "maximum(s, 0.0)", "where(s == -inf, 0.0, (s + abs(s)) * 0.5)"),
+    "a sigmoid by another quotient": ("sigmoid", "rcp(1.0 + exp2(p.weight_bias - s * p.exponent_scale))",
+                                      "exp2(s * p.exponent_scale) / (exp2(p.weight_bias) + exp2(s * p.exponent_scale))"),
+    "the LSE in other units": ("full", "(row.m * p.exponent_scale + log2(l)) * LN2",
+                               "row.m * p.exponent_scale / LOG2E + log(l)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_in_other_words(name: str) -> None:
+    case, old, new = RIGHT[name]
+    assert unproved(prove(changed(case, (old, new)), spec(case))) == []
+
+
+def test_a_counter_of_tiles_is_refused_by_name() -> None:
+    counted = changed(
+        "full",
+        ("row_state(\n", "row_state(\n    seen=Row(f32),\n"),
+        ("    row.m = -inf\n", "    row.m = -inf\n    row.seen = 0.0\n"),
+        ("    row.m = m_new\n", "    row.m = m_new\n    row.seen = row.seen + 1.0\n"),
+        ("partial_rowsum(s)", "partial_rowsum(where(row.seen < 12.0, s, 0.0))"),
+    )
+    assert "`row.seen`" in prove_part(counted, spec("full"), "score").because
+
+
+def test_another_key_head_is_named() -> None:
+    wrong = changed("full", ("tile.hk = tile.h // (Hq // Hk)", "tile.hk = tile.h % Hk"))
+    assert "key heads" in prove_part(wrong, spec("full"), "schedule").because
+    assert "key heads" not in prove_part(target("full"), spec("full"), "schedule").because
+
+
+def test_growth_ends_early() -> None:
+    """Sixty squares of what stands before: too large to write out, and told at once."""
+    lines = "".join(f"    x{n} = x{n - 1} * x{n - 1} + x{n - 1}\n" for n in range(1, 61))
+    grown = changed("softcap", ("    s = tanh_approx(s * p.score_scale)", f"    x0 = s\n{lines}    s = x60"))
+    assert "grow too large" in prove_part(grown, spec("softcap"), "score").because
+    assert prove_part(grown, spec("softcap"), "mask").proved
+
+
+def test_proofs_are_kept_by_content() -> None:
+    first = prove(changed("full"), spec("full"))
+    assert prove(changed("full"), spec("full")) is first
