@@ -128,6 +128,13 @@ def _model(parser: argparse.ArgumentParser) -> None:
         help="who writes the patched text (default: rules)",
     )
     group.add_argument("--allow-model-cuda", action="store_true", help="compile and run CUDA text that a model wrote")
+    group.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        choices=("tested", "runs"),
+        help="take of a model what is tested and not proved, or what runs alone judge",
+    )
     group.add_argument("--max-rounds", type=_positive, metavar="N", help="answers to ask for, in each stage")
     group.add_argument("--max-tokens", type=_positive, metavar="N", help="tokens to spend, in each stage")
     group.add_argument("--max-usd", type=float, metavar="X", help="US dollars to spend, in each stage")

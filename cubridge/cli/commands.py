@@ -216,7 +216,7 @@ def _model(options: Namespace, folder: Path | None) -> ModelUse | None:
     named = options.proposer
     config = read_config(Path(named)) if named.endswith(".toml") else ModelConfig(proposer=named)
     config = with_options(
-        config, options.lowering, options.allow_model_cuda, options.max_rounds, options.max_tokens, options.max_usd,
+        config, options.lowering, options.allow_model_cuda, options.accept, options.max_rounds, options.max_tokens, options.max_usd,
         options.model_timeout,
     )  # fmt: skip
     if folder is None:

@@ -138,7 +138,8 @@ def _adapt(request: _Request, stages: ModelStages | None, watch: Stopwatch) -> A
     with watch.stage("transfer"):
         transferred = _transfer(subject, request.pipeline, stages)
     with watch.stage("lower"):
-        patched, target, lowered_by = _lower(subject, transferred.kernel, stages)
+        patched, target, lowered_by, is_read = _lower(subject, transferred.kernel, stages)
+    is_lifted_by_rules = not isinstance(lifted, JudgedLift)
     return Adapted(
         reference=traced,
         kernel=chosen,
@@ -149,9 +150,10 @@ def _adapt(request: _Request, stages: ModelStages | None, watch: Stopwatch) -> A
         text=chosen.with_text(patched_source(patched)),
         dtype=dtype,
         shape=subject.shape,
-        remarks=(*transferred.remarks, *([_LIFTED_BY_MODEL] if isinstance(lifted, JudgedLift) else [])),
+        remarks=(*transferred.remarks, *([] if is_lifted_by_rules else [_LIFTED_BY_MODEL])),
         proposer=transferred.proposer,
         lowered_by=lowered_by,
+        is_read=is_read and is_lifted_by_rules,
     )
 
 
@@ -187,19 +189,19 @@ def _transfer(subject: Subject, pipeline: Pipeline | None, stages: ModelStages |
     return stages.transfer(subject)
 
 
-def _lower(subject: Subject, target: Kernel, stages: ModelStages | None) -> tuple[Patched, Kernel, str]:
-    """The patch, the CuIR that it says, and who wrote it."""
+def _lower(subject: Subject, target: Kernel, stages: ModelStages | None) -> tuple[Patched, Kernel, str, bool]:
+    """The patch, the CuIR that it says, who wrote it, and whether lifting reads the text as this CuIR."""
     lowering = Lowering.RULES if stages is None else stages.use.lowering
     try:
         if lowering is not Lowering.MODEL:
             patched = lower_kernel(subject.kernel, subject.lifted, target, subject.dtype, subject.shape.D)
-            return patched, target, RULES
+            return patched, target, RULES, True
     except CuError:
         if lowering is Lowering.RULES:
             raise
     assert stages is not None
     lowered = stages.lower(subject, target)
-    return lowered.patched, lowered.kernel, stages.use.provider.name
+    return lowered.patched, lowered.kernel, stages.use.provider.name, lowered.is_lifted
 
 
 @lru_cache(maxsize=8)

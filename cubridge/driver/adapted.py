@@ -17,7 +17,8 @@ from cubridge.passes.pipeline import Pipeline
 @dataclass(frozen=True, slots=True)
 class Adapted(Subject):
     """A patched kernel before it is checked. `remarks`: what passes say beside their result. `proposer` of the target and
-    `lowered_by`: "rules", or a model."""
+    `lowered_by`: "rules", or a model. `is_read`: do the rules of lifting read the text as this target? If not, its runs
+    alone judge it."""
 
     target: Kernel
     pipeline: Pipeline
@@ -26,6 +27,7 @@ class Adapted(Subject):
     remarks: tuple[str, ...]
     proposer: str = RULES
     lowered_by: str = RULES
+    is_read: bool = True
 
     def report(self, findings: Findings) -> Report:
         patched = self.patched
@@ -46,4 +48,6 @@ class Adapted(Subject):
             not_checked=(*self.remarks, *findings.not_checked),
             proposer=self.proposer,
             lowered_by=self.lowered_by,
+            parts=findings.parts,
+            is_read=self.is_read,
         )

@@ -13,6 +13,7 @@ from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.findings import Findings, MutantResult, Verdict
 from cubridge.judge.long_lengths import check_long_lengths
 from cubridge.judge.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
+from cubridge.judge.proof.prove import prove
 from cubridge.judge.runners import Runner, ValueRunner
 from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, Tools, emulate
 
@@ -34,6 +35,7 @@ def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | Non
     tools = tools or Here()
     compiling = pool.submit(tools.compile, adapted.text, adapted.dtype, adapted.shape.D)
     building = pool.submit(tools.emulator, adapted.text, adapted.dtype)
+    proving = pool.submit(prove, adapted.target, adapted.reference.attention.spec)
     checker = Checker(adapted.reference.attention, adapted.dtype, approximations(adapted.target))
     spec = adapted.reference.attention.spec
     cases = list(checker.run(ValueRunner(adapted.target), value_cases(spec, adapted.shape)))
@@ -51,7 +53,8 @@ def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | Non
     if all(case.accepted for case in cases):
         check_long_lengths(adapted.target, spec)
     verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
-    return Findings(tuple(cases), mutants, () if compiled is None else (compiled,), verdict, tuple(missing))
+    found = () if compiled is None else (compiled,)
+    return Findings(tuple(cases), mutants, found, verdict, tuple(missing), proving.result())
 
 
 def _verdict(emulated: bool, compiled: bool, ran: bool) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from cubridge.judge.findings import CaseResult, Compiled, MutantResult, Verdict
+from cubridge.judge.proof.part import Part, unproved
 
 RULES = "rules"
 """The author of what no model wrote."""
@@ -40,7 +41,8 @@ class Changed:
 @dataclass(frozen=True, slots=True)
 class Report:
     """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it; `proposer` of
-    the target and `lowered_by`: "rules", or a model. `reached`: the highest level of the checks, whatever they said."""
+    the target and `lowered_by`: "rules", or a model. `reached`: the highest level of the checks, whatever they said. `parts`: what
+    is proved of each part; `is_read`: is the CuIR of which that is said the rules' reading of the text."""
 
     reference: str
     reference_file: str | None
@@ -58,17 +60,28 @@ class Report:
     not_checked: tuple[str, ...]
     proposer: str = RULES
     lowered_by: str = RULES
+    parts: tuple[Part, ...] = ()
+    is_read: bool = True
 
     @property
     def accepted(self) -> bool:
-        return bool(self.mutants) and all(c.accepted for c in self.cases) and all(m.rejected_by for m in self.mutants)
+        right = all(c.accepted for c in self.cases) and not any(p.refuted for p in self.parts)
+        return right and bool(self.mutants) and all(m.rejected_by for m in self.mutants)
 
     @property
     def verdict(self) -> Verdict:
         return self.reached if self.accepted else Verdict.REJECTED
 
+    @property
+    def basis(self) -> str:
+        """What the result rests on besides runs."""
+        if not self.is_read:
+            return "judged by runs alone"
+        tested = [p.name for p in unproved(self.parts)]
+        return f"proved but for {', '.join(tested)}" if tested else "proved"
+
     def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "verdict": str(self.verdict), "accepted": self.accepted}
+        return {**asdict(self), "verdict": str(self.verdict), "accepted": self.accepted, "basis": self.basis}
 
 
 def to_markdown(report: Report) -> str:
@@ -95,6 +108,9 @@ def to_markdown(report: Report) -> str:
             ("mutant", "rejected by", ""), [(m.name, m.rejected_by or "**nobody**", m.detail) for m in report.mutants]
         ),
     ]
+    if report.parts:
+        rows = [(p.name, "proved" if p.proved else str(p).split(": ", 1)[1]) for p in report.parts]
+        parts += ["For all sizes, in real arithmetic:", _table(("part", ""), rows)]
     if report.compiled:
         rows = [(c.arch, c.macros, str(c.registers), str(c.spill_bytes), str(c.shared_bytes)) for c in report.compiled]
         parts += ["## Compiled", _table(("arch", "macros", "registers", "spill bytes", "shared bytes"), rows)]
@@ -114,6 +130,7 @@ def summary(report: Report) -> str:
         lines += [f"    at {c.shape}, {c.inputs}: {c.detail}" for c in cases if not c.accepted][:1]
     rejected = sum(1 for m in report.mutants if m.rejected_by)
     lines.append(f"  wrong kernels rejected: {rejected} of {len(report.mutants)}")
+    lines += [f"  {line}" for line in _proof_lines(report.parts)]
     lines += [
         f"  compiled for {c.arch} ({c.macros}): {c.registers} registers, {c.spill_bytes} bytes spilled"
         for c in report.compiled
@@ -123,6 +140,14 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _proof_lines(parts: tuple[Part, ...]) -> list[str]:
+    """What is proved in one line, and a line for each part that is not."""
+    if not parts:
+        return []
+    names = ", ".join(p.name for p in parts if p.proved)
+    return [f"proved for all sizes: {names or 'nothing'}", *map(str, unproved(parts))]
+
+
 def _authors(report: Report) -> list[str]:
     """Who wrote what, where it was not the rules."""
     wrote = (("The target was proposed", report.proposer), ("The text was written", report.lowered_by))
@@ -130,7 +155,8 @@ def _authors(report: Report) -> list[str]:
 
 
 def _verdict(report: Report) -> str:
-    return str(report.verdict) if report.accepted else report.verdict.upper()
+    """With what it rests on."""
+    return f"{report.verdict}, {report.basis}" if report.accepted else report.verdict.upper()
 
 
 def _found_lines(found: Found) -> list[str]:

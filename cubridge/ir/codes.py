@@ -72,6 +72,7 @@ CODES: Final[dict[str, str]] = {
     "CU315": "a launch that the value engine cannot set up",
     "CU316": "a kernel that computes other values",
     "CU317": "a kernel that computes other values at lengths that no run has",
+    "CU318": "a part of a kernel that is shown to be another than the reference's",
     # CU4 frontend
     "CU420": "a kernel text that is empty or does not read as CUDA C++",
     "CU421": "a preprocessor directive that cannot be followed: a macro, header or condition",
@@ -155,6 +156,8 @@ CODES: Final[dict[str, str]] = {
     "CU721": "what a model wrote takes too much time or memory to judge",
     "CU722": "what a model wrote cannot be judged",
     "CU723": "CuIR that a model may not write: padding without bound",
+    "CU724": "a part of what a model wrote that is tested and not proved",
+    "CU725": "what a model wrote that runs alone would judge",
     # CU8 compile and launch
     "CU801": "not an architecture that this tool compiles for",
     "CU802": "the kernel is written for another architecture",

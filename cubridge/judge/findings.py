@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cubridge.judge.proof.part import Part
+
 
 class Verdict(StrEnum):
     """How far the result was checked; each level includes those before it."""
@@ -53,8 +55,11 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
+    """`parts`: of which parts it is proved that they are the reference's, for all sizes."""
+
     cases: tuple[CaseResult, ...]
     mutants: tuple[MutantResult, ...]
     compiled: tuple[Compiled, ...]
     verdict: Verdict
     not_checked: tuple[str, ...]
+    parts: tuple[Part, ...] = ()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NoReturn, cast
 
+from cubridge.driver.model.policy import Accept
 from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.driver.report import RULES
 from cubridge.driver.sandbox.process import Sandbox
@@ -28,6 +29,7 @@ class ModelConfig:
     proposer: str = RULES
     lowering: Lowering = Lowering.RULES
     allow_cuda: bool = False
+    accept: frozenset[Accept] = frozenset()
     budget: Budget = field(default_factory=Budget)
     timeout: float = 600.0
     base_url: str | None = None
@@ -49,7 +51,9 @@ class ModelConfig:
             provider = Recorder(provider, record)
         if transcript is not None:
             transcript.unlink(missing_ok=True)
-        return ModelUse(provider, self.budget, Transcript(transcript), self.lowering, self.allow_cuda, sandbox)
+        return ModelUse(
+            provider, self.budget, Transcript(transcript), self.lowering, self.allow_cuda, sandbox, self.accept
+        )
 
 
 # ---- TOML ------------------------------------------------------------------------------------------------------------
@@ -69,8 +73,8 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def config_of(data: Mapping[str, object], where: str) -> ModelConfig:
-    """Keys: proposer, lowering, allow_model_cuda, max_rounds, max_tokens, max_usd, timeout, base_url, and a table price with
-    input, output and cached, in US dollars for a million tokens. Errors: CU720, with `where`."""
+    """Keys: proposer, lowering, allow_model_cuda, accept, max_rounds, max_tokens, max_usd, timeout, base_url, and a table price
+    with input, output and cached, in US dollars for a million tokens. Errors: CU720, with `where`."""
     table = Table(dict(data), where)
     lowering = table.text("lowering", Lowering.RULES)
     if lowering not in [*Lowering]:
@@ -80,6 +84,7 @@ def config_of(data: Mapping[str, object], where: str) -> ModelConfig:
         proposer=table.text("proposer", RULES),
         lowering=Lowering(lowering),
         allow_cuda=table.flag("allow_model_cuda"),
+        accept=frozenset(map(Accept, table.choices("accept", [*Accept]))),
         budget=Budget(
             table.integer("max_rounds", Budget().rounds),
             table.integer("max_tokens", Budget().tokens),
@@ -148,6 +153,12 @@ class Table:
             self.fail(f"`{key}` is a list of whole numbers from 1")
         return tuple(cast("list[int]", value))
 
+    def choices(self, key: str, allowed: Sequence[str]) -> list[str]:
+        value = self.data.pop(key, [])
+        if not isinstance(value, list) or not all(x in allowed for x in cast("list[object]", value)):
+            self.fail(f"`{key}` is a list of {', '.join(allowed)}")
+        return cast("list[str]", value)
+
     def table(self, key: str) -> Table | None:
         value = self.data.pop(key, None)
         if value is None:
@@ -173,6 +184,7 @@ def with_options(
     config: ModelConfig,
     lowering: str | None = None,
     allow_cuda: bool = False,
+    accept: Iterable[str] = (),
     rounds: int | None = None,
     tokens: int | None = None,
     usd: float | None = None,
@@ -185,6 +197,7 @@ def with_options(
         config,
         lowering=config.lowering if lowering is None else Lowering(lowering),
         allow_cuda=config.allow_cuda or allow_cuda,
+        accept=config.accept | {Accept(x) for x in accept},
         budget=budget,
         timeout=timeout or config.timeout,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.model.checks import NUMBERS, check_key_sequence, find_blame, run_values
+from cubridge.driver.model.policy import Accept, check_proved, prove_target
 from cubridge.driver.sandbox.texts import inputs_of
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -34,11 +35,12 @@ class ValueJudge:
     attention: Attention
     dtype: str
     cases: Sequence[Case]
+    accept: frozenset[Accept] = frozenset()
     _checkers: dict[tuple[str, ...], Checker] = field(default_factory=dict[tuple[str, ...], Checker])
 
     def judge(self, kernel: Kernel) -> None:
-        """Errors: CU316, the first case that differs, with the region that is to blame; CU317; CU3xx and CU25x where a run
-        cannot go on; CU714 where agreement would show nothing; CU72x as the sandbox."""
+        """Errors: CU316, the first case that differs, with the region that is to blame; CU317; CU318 and CU724 for what is not
+        proved; CU3xx and CU25x where a run cannot go on; CU714 where agreement would show nothing; CU72x as the sandbox."""
         with one_thread():
             problems = self._problems(kernel)
         _check_seeing(problems)
@@ -49,6 +51,7 @@ class ValueJudge:
                 raise CuError(self._fault(kernel, problem, judgement))
         self.sandbox.run(check_key_sequence, kernel)
         self.sandbox.run(check_long_lengths, kernel, self.attention.spec)
+        check_proved(self.sandbox.run(prove_target, kernel, self.attention.spec), self.accept)
 
     def _problems(self, kernel: Kernel) -> list[Problem]:
         """What a kernel may differ by depends on the functions that it approximates."""

@@ -13,6 +13,7 @@ from cubridge.driver.model.judge import ValueJudge
 from cubridge.driver.model.lift import lift_by_model
 from cubridge.driver.model.lift_judge import LiftJudge
 from cubridge.driver.model.lower import Lowered, lower_by_model
+from cubridge.driver.model.policy import check_runs
 from cubridge.driver.model.text import TextJudge
 from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.driver.model.use import Lowering, ModelUse
@@ -54,7 +55,11 @@ class ModelStages:
         self.tools.close()
 
     def lift(self, kernel: ChosenKernel, dtype: str, head_dim: int, why: Sequence[Diagnostic]) -> Lifted:
-        """Errors: as `lift_by_model`."""
+        """Errors: as `lift_by_model`; CU725, after what the rules said, where runs alone are not accepted."""
+        try:
+            check_runs("the rules cannot read this kernel", self.use.accept)
+        except CuError as error:
+            raise CuError(*why, *error.diagnostics) from None
         judge = LiftJudge(kernel, dtype, head_dim, self.sandbox)
         return lift_by_model(judge, why, self.use.conversation())
 
@@ -72,7 +77,9 @@ class ModelStages:
         """A kernel that has no text here. Errors: as `transfer_by_model`."""
         attention = reference.attention
         shape = replace(reference.traced.shape, D=int(source.constant("HEAD_DIM")))
-        judge = ValueJudge(self.sandbox, attention, dtype_of(source), value_cases(attention.spec, shape))
+        judge = ValueJudge(
+            self.sandbox, attention, dtype_of(source), value_cases(attention.spec, shape), self.use.accept
+        )
         return transfer_by_model(source, reference, self.use.conversation(), self.sandbox, judge)
 
     def lower(self, subject: Subject, target: Kernel) -> Lowered:
@@ -91,7 +98,7 @@ class ModelStages:
     def _judge(self, subject: Subject) -> ValueJudge:
         attention = subject.reference.attention
         cases = value_cases(attention.spec, subject.shape)
-        return ValueJudge(self.sandbox, attention, subject.dtype, cases)
+        return ValueJudge(self.sandbox, attention, subject.dtype, cases, self.use.accept)
 
 
 def stages_of(model: ModelUse | None) -> AbstractContextManager[ModelStages | None]:

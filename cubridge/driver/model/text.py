@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.model.guard import Guard
+from cubridge.driver.model.policy import Accept, check_runs
 from cubridge.driver.transfer import check_structure
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import DEFAULT_SHAPE
@@ -87,14 +88,15 @@ class TextJudge:
 
     def lift(self, source: SourceFile) -> Kernel | None:
         """The CuIR of the text, judged as a target is; None for a text outside the vocabulary of lifting, which runs alone judge.
-        Errors: what CuIR is refused for."""
+        Errors: what CuIR is refused for; CU725 after what lifting said, where runs alone are not accepted."""
         run = self.values.sandbox.run
         try:
             lifted = run(lift_patched, self.kernel, source, self.original, self.dtype, self.head_dim)
         except CuError as error:
-            if any(d.code.startswith("CU42") for d in error.diagnostics):
-                return None
-            raise
+            if not any(d.code.startswith("CU42") for d in error.diagnostics):
+                raise
+            _check_unread(error, self.values.accept)
+            return None
         self.values.judge(lifted)
         return lifted
 
@@ -106,6 +108,13 @@ def lift_patched(kernel: ChosenKernel, source: SourceFile, original: Kernel, dty
     check_structure(original, lifted)
     verify_kernel(lifted)
     return lifted
+
+
+def _check_unread(error: CuError, accept: frozenset[Accept]) -> None:
+    try:
+        check_runs("lifting cannot read this text", accept)
+    except CuError as refused:
+        raise CuError(*refused.diagnostics, *error.diagnostics) from None
 
 
 def _missing(error: CuError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cubridge.driver.model.policy import Accept
 from cubridge.driver.sandbox.process import Sandbox
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.llm.budget import Budget, Conversation
@@ -23,7 +24,7 @@ class Lowering(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ModelUse:
     """`budget` holds for each stage. `allow_cuda`: may CUDA text that a model wrote be compiled and run? `sandbox`: one to share
-    with others; else each adaptation has its own."""
+    with others; else each adaptation has its own. `accept`: what counts without a proof."""
 
     provider: Provider
     budget: Budget
@@ -31,6 +32,7 @@ class ModelUse:
     lowering: Lowering = Lowering.RULES
     allow_cuda: bool = False
     sandbox: Sandbox | None = None
+    accept: frozenset[Accept] = frozenset()
 
     def __post_init__(self) -> None:
         if self.lowering is not Lowering.RULES and not self.allow_cuda:

@@ -12,6 +12,7 @@ from cubridge.driver.model.checks import (
     verify_target,
 )
 from cubridge.driver.model.lift_judge import assemble
+from cubridge.driver.model.policy import prove_target
 from cubridge.driver.model.text import lift_patched
 from cubridge.driver.sandbox.child import serve
 from cubridge.driver.sandbox.texts import build, run_emulated, run_launched
@@ -23,6 +24,7 @@ from cubridge.judge.tools import compile_text
 JOBS: Final = (
     # CuIR
     transfer_before_checks, verify_target, verify_lifted, check_key_sequence, check_long_lengths, run_values, find_blame,
+    prove_target,
     # CUDA text
     lift_patched, compile_text, build, assemble, run_emulated, run_launched, time_folder,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,17 @@ class Part:
     @property
     def refuted(self) -> bool:
         return bool(self.counterexample)
+
+    def __str__(self) -> str:
+        if self.proved:
+            return f"{self.name}: proved"
+        at = f", at {self.counterexample}" if self.refuted else ""
+        return f"{self.name}: {'wrong' if self.refuted else 'tested'}, because {self.because}{at}"
+
+
+def unproved(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Those without a proof."""
+    return tuple(p for p in parts if not p.proved)
 
 
 class Wrong(Exception):

@@ -8,6 +8,7 @@ from cubridge.backend.text.lower import Patched
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.model.lower import Lowered, lower_by_model
+from cubridge.driver.model.policy import Accept
 from cubridge.driver.model.text import TextJudge
 from cubridge.driver.sandbox.texts import SandboxTools
 from cubridge.frontend.cuda.markers import read_source_map
@@ -55,14 +56,18 @@ def edits(name: str, kernel: str = "sm80") -> str:
     return "\n".join(edit(r, region_lines(patch, r), kernel) for r in patch.regions_changed)
 
 
-def text_judge(name: str, kernel: str = "sm80", target: Kernel | None = None) -> TextJudge:
+def text_judge(
+    name: str, kernel: str = "sm80", target: Kernel | None = None, accept: tuple[Accept, ...] = ()
+) -> TextJudge:
     goal = target or by_rules(name, kernel).kernel
     return TextJudge(
-        chosen(kernel), lifted(kernel).kernel, goal, judge(name), SandboxTools(BOX), "bf16", 64, CASES
+        chosen(kernel), lifted(kernel).kernel, goal, judge(name, *accept), SandboxTools(BOX), "bf16", 64, CASES
     )  # fmt: skip
 
 
-def lower(name: str, *replies: str, kernel: str = "sm80") -> tuple[Lowered, Conversation]:
+def lower(
+    name: str, *replies: str, kernel: str = "sm80", accept: tuple[Accept, ...] = ()
+) -> tuple[Lowered, Conversation]:
     talk = conversation(*replies)
     target = by_rules(name, kernel).kernel
-    return lower_by_model(chosen(kernel), lifted(kernel), target, talk, text_judge(name, kernel)), talk
+    return lower_by_model(chosen(kernel), lifted(kernel), target, talk, text_judge(name, kernel, accept=accept)), talk

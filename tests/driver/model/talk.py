@@ -9,6 +9,7 @@ from pathlib import Path
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift_source import lift_verified
 from cubridge.driver.model.judge import ValueJudge
+from cubridge.driver.model.policy import Accept
 from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.sandbox.process import Limits, Sandbox
@@ -61,9 +62,9 @@ def reference(name: str) -> TracedReference:
 
 
 @cache
-def judge(name: str) -> ValueJudge:
+def judge(name: str, *accept: Accept) -> ValueJudge:
     case = EQUAL if reference(name).attention.spec.preconditions else CASE
-    return ValueJudge(BOX, reference(name).attention, "bf16", (case,))
+    return ValueJudge(BOX, reference(name).attention, "bf16", (case,), frozenset(accept))
 
 
 @cache

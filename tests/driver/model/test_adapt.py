@@ -67,7 +67,7 @@ def test_a_second_variant(tmp_path: Path) -> None:
     assert verdicts(tmp_path) == [("transfer", True)]
 
 
-def test_a_program_drives_all_three_stages(tmp_path: Path) -> None:
+def test_a_program_drives_all_three_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its second answer fails first: what was accepted before is kept, and the same command goes on from there."""
     answers, out = tmp_path / "answers", tmp_path / "out"
     answers.mkdir()
@@ -78,6 +78,9 @@ def test_a_program_drives_all_three_stages(tmp_path: Path) -> None:
     (answers / "lower.1.md").write_text(edits("prefix_lm") + tool("check"))
     (answers / "lower.2.md").write_text(tool("finish"))
     options = ("--kernel", str(kernel), "--lowering", "model", "--allow-model-cuda")
+    assert adapt(out, "prefix_lm", "--proposer", program(answers), *options) == 1
+    assert "CU725" in capsys.readouterr().err
+    options = (*options, "--accept", "runs")
     assert adapt(out, "prefix_lm", "--proposer", program(answers, "fail"), *options) == 1
     assert sidecar_path(choose_kernel(str(kernel)), "bf16", 64).exists()
     (answers / "transfer.count").write_text("1")
@@ -85,6 +88,7 @@ def test_a_program_drives_all_three_stages(tmp_path: Path) -> None:
     assert verdicts(out) == [("transfer", False), ("transfer", True), ("lower", False), ("lower", True)]
     report = json.loads((out / "report.json").read_text())
     assert report["lowered_by"].startswith("command:")
+    assert report["basis"] == "judged by runs alone"
     assert any("runs alone show" in line for line in report["not_checked"])
     assert open_folder(out).lowered_by == report["lowered_by"]
 

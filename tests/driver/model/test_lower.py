@@ -7,6 +7,7 @@ import pytest
 from cubridge.driver.lower import patched_source
 from cubridge.driver.model.guard import Guard
 from cubridge.driver.model.lower import helper_signatures, lower_system
+from cubridge.driver.model.policy import Accept
 from cubridge.driver.model.region_editor import RegionEditor
 from cubridge.ir.diagnostics import CuError
 from cubridge.llm.tools import read_calls
@@ -23,10 +24,10 @@ def right_range() -> str:
     return edit("kv_range", region_lines(patched("prefix_lm"), "kv_range"))
 
 
-def faults(*replies: str) -> list[str]:
-    """The codes of what the last reply was refused for."""
+def faults(reply: str, *accept: Accept) -> list[str]:
+    """The codes of what a reply was refused for."""
     with pytest.raises(CuError) as caught:
-        lower("prefix_lm", *replies)
+        lower("prefix_lm", reply, accept=accept)
     assert caught.value.diagnostics[0].code == "CU705"
     return [d.code for d in caught.value.diagnostics[1:]]
 
@@ -59,11 +60,13 @@ def test_text_that_lifting_cannot_read_is_judged_by_runs() -> None:
         "            s[r][c] = kv_start + frag_col(c) <= last ? s[r][c] : -INFINITY;",
         "            s[r][c + 1] = kv_start + frag_col(c + 1) <= last ? s[r][c + 1] : -INFINITY;",
     ]
-    lowered, talk = lower("prefix_lm", right_range() + edit("mask", body) + tool("finish"))
+    reply = right_range() + edit("mask", body) + tool("finish")
+    assert faults(reply) == ["CU725", "CU425"]
+    lowered, talk = lower("prefix_lm", reply, accept=(Accept.RUNS,))
     assert not lowered.is_lifted
     assert "runs alone judge it" in str(talk.transcript.events[-2]["result"])
     wrong = [line.replace("frag_col(c + 1) <= last", "frag_col(c + 1) <= last + 1") for line in body]
-    assert faults(right_range() + edit("mask", wrong) + tool("finish")) == ["CU844"]
+    assert faults(right_range() + edit("mask", wrong) + tool("finish"), Accept.RUNS) == ["CU844"]
 
 
 def test_the_source_text_is_not_the_target() -> None:
