@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cubridge.ir import nodes
 from cubridge.ir.nodes import OPS, Op
 from cubridge.ir.walk import field_names
 from cubridge.verify.body import OPERANDS, TILE_RULES
@@ -21,3 +22,8 @@ def test_every_operand_has_a_rule(cls: type[Op]) -> None:
 
 def test_every_rule_has_an_operand() -> None:
     assert {name for cls in OPS.values() for name in field_names(cls)} >= OPERANDS.keys()
+
+
+def test_no_operation_is_left_out() -> None:
+    classes = (c for c in vars(nodes).values() if isinstance(c, type) and issubclass(c, Op) and c is not Op)
+    assert {*classes} == {*OPS.values()}
