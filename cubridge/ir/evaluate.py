@@ -118,12 +118,18 @@ def evaluate_number(expr: Expr, values: Mapping[str, Value]) -> Value:
     return evaluate(expr, by_name(values))
 
 
-def known_int(expr: Expr, values: Mapping[str, Value]) -> int | None:
-    """The integer or truth that `expr` is over plain names; None where it is none or reads others."""
+def known_number(expr: Expr, values: Mapping[str, Value]) -> int | float | None:
+    """The number or truth that `expr` is over plain names; None where it has no value or reads others."""
     try:
         value = evaluate_number(expr, values)
     except CuError:
         return None
+    return value if isinstance(value, int | float) else None
+
+
+def known_int(expr: Expr, values: Mapping[str, Value]) -> int | None:
+    """As `known_number`, of an integer or truth alone."""
+    value = known_number(expr, values)
     return value if isinstance(value, int) else None
 
 

@@ -17,7 +17,7 @@ from cubridge.frontend.cuda.text import Headers, ParsedText, TranslationUnit, fi
 from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import ElementType, Instantiation, LaunchContract, MapOfTensor, TensorAddress, instantiations
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.evaluate import known_number
 from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Store, Tile
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.tile_shape import head_dim
@@ -104,7 +104,7 @@ def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instanti
     the text needs."""
     values: dict[str, int | float] = {"D": head_dim(kernel), **dict(instance.macros)}
     constants = {**values, **kernel.constant_values}
-    if _number(contract.block, values) != _number(kernel.threads, constants):
+    if known_number(contract.block, values) != known_number(kernel.threads, constants):
         yield Diagnostic(MISFIT, "the launch contract has another block size than the launch bounds", kernel.span)
     yield from islice(launch_faults(kernel, contract, values), 1)
     for node in walk(kernel):
@@ -112,13 +112,6 @@ def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instanti
             yield from _box_faults(node, kernel, contract, constants)
         if isinstance(node, CopyAsync | Store):
             yield from _alignment_faults(node, contract)
-
-
-def _number(expr: Expr, values: dict[str, int | float]) -> object:
-    try:
-        return evaluate_number(expr, values)
-    except CuError:
-        return None
 
 
 def _box_faults(
@@ -129,8 +122,8 @@ def _box_faults(
     if not isinstance(tile, Tile) or param is None or not isinstance(param.value, MapOfTensor):
         return
     box = contract.tensor_map(param.value.name)
-    rows = _number(tile.rows, constants)
-    if _number(box.box[1], constants) != rows or _number(box.box[0], constants) != _HALVES_OF_A_PANEL:
+    rows = known_number(tile.rows, constants)
+    if known_number(box.box[1], constants) != rows or known_number(box.box[0], constants) != _HALVES_OF_A_PANEL:
         yield Diagnostic(
             MISFIT, f"the box of tensor map `{box.name}` is not a panel of 64 columns of this tile", copy.span
         )

@@ -7,8 +7,8 @@ from typing import Final
 
 from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import HostValue, LaunchContract
-from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.evaluate import evaluate_number, known_number
 from cubridge.ir.nodes import Break, Expr, Kernel
 from cubridge.ir.walk import free_names, walk
 
@@ -24,14 +24,14 @@ def launch_faults(kernel: Kernel, contract: LaunchContract, form: Mapping[str, i
     formulas = [(f.name, f.value.expr) for f in contract.params if isinstance(f.value, HostValue)]
     for sizes in _sizes(tile, int(evaluate_number(contract.key_tile, form))):
         names = {**_MACHINE, **form, **sizes}
-        grid = _number(contract.grid, names)
+        grid = known_number(contract.grid, names)
         tiles = sizes["B"] * sizes["Hq"] * -(-sizes["Lq"] // tile)
         if type(grid) is not int or not 1 <= grid <= _LARGEST:
             yield _fault(f"the grid is {grid} blocks", contract.grid, sizes)
         elif not loops and grid != tiles:
             yield _fault(f"the grid has {grid} blocks, one for each query tile would be {tiles}", contract.grid, sizes)
         for name, expr in formulas:
-            if free_names(expr) <= names.keys() and _number(expr, names) is None:
+            if free_names(expr) <= names.keys() and known_number(expr, names) is None:
                 yield _fault(f"`p.{name}` has no value", expr, sizes)
 
 
@@ -41,15 +41,6 @@ def _sizes(rows: int, keys: int) -> Iterator[dict[str, int]]:
     for lq, lk in lengths:
         for b, hq, hk in ((1, 1, 1), (2, 6, 3)):
             yield {"B": b, "Hq": hq, "Hk": hk, "Lq": lq, "Lk": lk}
-
-
-def _number(expr: Expr, names: Mapping[str, int | float]) -> int | float | None:
-    """None where it has no value, as what is divided by zero."""
-    try:
-        value = evaluate_number(expr, names)
-    except CuError:
-        return None
-    return value if isinstance(value, int | float) else None
 
 
 def _fault(what: str, expr: Expr, sizes: Mapping[str, int]) -> Diagnostic:
