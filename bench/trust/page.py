@@ -20,7 +20,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "trust.md"
 
 _HEAD: Final = """# The trusted base
 
-What lifting believes and does not read: the meaning of single instructions, and of helpers whose bodies are proved by tests. The
+What lifting believes and does not read: the meaning of single instructions, and of helpers whose bodies are tested. The
 rest of a kernel is read. A wrapper is known by the one instruction in it, whatever its name; a helper by the digest of its body
 and of everything that it calls, whatever its name, layout and locals. Another body under a listed name is refused
 (CU424). The digests are in `cubridge/frontend/cuda/lemmas.toml`.

@@ -22,7 +22,7 @@ def lift_kernel(kernel: ChosenKernel, dtype: str, head_dim: int, source: SourceF
 
 
 def own_lemmas(kernel: Path) -> Lemmas:
-    """The proved helpers: the shipped table, and that of the kernel beside it, `FILE.lemmas.toml` for `FILE.cu`."""
+    """The tested helpers: the shipped table, and that of the kernel beside it, `FILE.lemmas.toml` for `FILE.cu`."""
     table = kernel.with_suffix(".lemmas.toml")
     return load_lemmas(table) if table.is_file() else load_lemmas()
 

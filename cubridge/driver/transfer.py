@@ -65,7 +65,7 @@ def transfer_unverified(source: Kernel, spec: AttentionSpec) -> Kernel:
 
 
 def check_structure(source: Kernel, target: Kernel) -> None:
-    """Whoever proposed `target`: it may differ from `source` in regions, their state and parameters alone. Errors: CU28x."""
+    """Whoever proposed `target`: it may differ from `source` in regions, their state and parameters alone. Errors: CU27x."""
     differences = structure_difference(source, target)
     if differences:
         raise CuError(*differences)

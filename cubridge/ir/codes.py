@@ -78,7 +78,7 @@ CODES: Final[dict[str, str]] = {
     "CU421": "a preprocessor directive that cannot be followed: a macro, header or condition",
     "CU422": "a region marker that is unclosed, unknown, doubled or missing",
     "CU423": "CUDA code outside the vocabulary of lifting",
-    "CU424": "a helper whose body is not the one that was proved",
+    "CU424": "a helper whose body is not the one that was tested",
     "CU425": "an element loop that is no statement over whole tiles",
     "CU426": "an integer division that truncates where CuIR rounds down",
     "CU427": "a test of the thread index outside the known idioms",

@@ -38,8 +38,6 @@ class Shape:
 
 
 DEFAULT_SHAPE = Shape(2, 15, 5, 257, 321, 64)
-PROBE_SHAPE = Shape(1, 6, 3, 193, 130, 64)
-"""A second shape for tests: no size but D is that of DEFAULT_SHAPE."""
 
 
 CaptureKind = Literal["argument", "state", "constant", "computed"]

@@ -13,7 +13,7 @@ from cubridge.engine.values.engine import run_values
 from cubridge.engine.values.launch import Launch
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Kernel
-from cubridge.ir.spec import DEFAULT_SHAPE, PROBE_SHAPE, Shape
+from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 from tests.support.edit_text import edited
 from tests.support.golden_texts import GOLDEN_NAMES
 
@@ -32,6 +32,9 @@ ALIBI = (
     ("def tile_setup(tile):\n    pass", "def tile_setup(tile):\n    tile.slope = p.slope[tile.h]"),
     ("def score(s, kv_start, tile):\n    pass", "def score(s, kv_start, tile):\n    s = s + tile.slope * f32(j - i)"),
 )
+
+PROBE_SHAPE = Shape(1, 6, 3, 193, 130, 64)
+"""No size but D is that of DEFAULT_SHAPE."""
 
 
 def variant(name: str, *changes: tuple[str, str], head_dim: int = 64) -> Kernel:

@@ -12,14 +12,12 @@ from cubridge.ir.source import NOWHERE, SourceFile, Span
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a thread (registers, local memory) and a block (static shared memory) of a kernel use; sizes in bytes."""
+    """What a thread of a kernel uses; spills and stack in bytes."""
 
     registers: int
     spill_stores: int
     spill_loads: int
     stack: int
-    static_shared: int
-    barriers: int
 
     @property
     def spills(self) -> int:
@@ -36,7 +34,7 @@ _INSTANTIATION = re.compile(
 SERIALISED = "CU810"
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers(?:, used (\d+) barriers)?(?:.*?, (\d+) bytes smem)?")
+_USED = re.compile(r"Used (\d+) registers")
 _ASSEMBLER = re.compile(r"ptxas (?:application ptx input, line (?P<line>\d+); )?(?:error|fatal) *: (?P<text>.*)")
 _SERIALISES = re.compile(r"\(C75\d\d\)[^\n]*")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -53,7 +51,7 @@ def resources_of(log: str) -> dict[str, Resources]:
             frame = (int(spills[1]), int(spills[2]), int(spills[3]))
         elif used := _USED.search(line):
             stack, stores, loads = frame
-            found[name] = Resources(int(used[1]), stores, loads, stack, int(used[3] or 0), int(used[2] or 0))
+            found[name] = Resources(int(used[1]), stores, loads, stack)
     return found
 
 

@@ -33,11 +33,10 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """`kernel`: its statements have their places in the kernel text. `cuir`: as it was written."""
+    """`kernel`: its statements have their places in the kernel text."""
 
     kernel: Kernel
     anchors: tuple[Anchor, ...]
-    cuir: SourceFile
 
 
 def read_anchored(cuir: SourceFile, text: SourceFile) -> Anchored:
@@ -55,8 +54,8 @@ def read_anchored(cuir: SourceFile, text: SourceFile) -> Anchored:
             anchors.append(Anchor(statement, statement.span, runs))
     if faults:
         raise CuError(*faults)
-    places = {id(a.statement): _span(text, a.runs) for a in anchors}
-    return Anchored(replace(kernel, body=_placed(kernel.body, places)), tuple(anchors), cuir)
+    places = (_span(text, a.runs) for a in anchors)
+    return Anchored(replace(kernel, body=_placed(kernel.body, places)), tuple(anchors))
 
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -85,17 +84,17 @@ def _span(text: SourceFile, runs: tuple[tuple[int, int], ...]) -> Span:
     return Span.whole_line(text, runs[0][0]).to(Span.whole_line(text, runs[0][1]))
 
 
-def _placed(body: tuple[Stmt, ...], places: dict[int, Span]) -> tuple[Stmt, ...]:
-    return tuple(_place(s, places) for s in body)
+def _placed(body: tuple[Stmt, ...], places: Iterator[Span]) -> tuple[Stmt, ...]:
+    """`places`: one for each statement, in the order of `statements`."""
+    return tuple(_place(s, next(places), places) for s in body)
 
 
-def _place(statement: Stmt, places: dict[int, Span]) -> Stmt:
-    span = places[id(statement)]
+def _place(statement: Stmt, span: Span, inner: Iterator[Span]) -> Stmt:
     match statement:
         case If(_, then, orelse):
-            return replace(statement, then=_placed(then, places), orelse=_placed(orelse, places), span=span)
+            return replace(statement, then=_placed(then, inner), orelse=_placed(orelse, inner), span=span)
         case For() | Loop():
-            return replace(statement, body=_placed(statement.body, places), span=span)
+            return replace(statement, body=_placed(statement.body, inner), span=span)
         case _:
             return replace(statement, span=span)
 

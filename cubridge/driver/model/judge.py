@@ -43,7 +43,7 @@ class ValueJudge:
         proved; CU3xx and CU25x where a run cannot go on; CU714 where agreement would show nothing; CU72x as the sandbox."""
         with one_thread():
             problems = self._problems(kernel)
-        _check_seeing(problems)
+        _check_conclusive(problems)
         for problem in problems:
             out, lse = self.sandbox.run(run_values, kernel, inputs_of(problem))
             judgement = problem.judge(out, lse)
@@ -90,7 +90,7 @@ def _in_region(kernel: Kernel, region: str, message: str) -> Diagnostic:
     return Diagnostic(NUMBERS, message, help=f"the region of the target is\n{text}")
 
 
-def _check_seeing(problems: Sequence[Problem]) -> None:
+def _check_conclusive(problems: Sequence[Problem]) -> None:
     """Rows that see no key are 0 in every kernel; if all are, or the reference gives no numbers, any kernel agrees."""
     if not any(bool((p.out.isfinite() & (p.out != 0)).any()) for p in problems):
         message = "no problem of the check has a row with a result, so that any kernel would agree"

@@ -1,1 +1,1 @@
-"""CUDA kernel text to CuIR: reads code by its types, its vocabulary and its proved helpers; keeps no copy of any kernel."""
+"""CUDA kernel text to CuIR: reads code by its types, its vocabulary and its tested helpers; keeps no copy of any kernel."""

@@ -52,7 +52,7 @@ class _Effect(Exception):
 
 
 class Bodies(Statements):
-    """Lifts calls of functions that are neither regions nor proved helpers."""
+    """Lifts calls of functions that are neither regions nor tested helpers."""
 
     def __init__(self, context: Context, facts: Signs) -> None:
         super().__init__(context, facts)

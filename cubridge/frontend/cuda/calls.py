@@ -1,4 +1,4 @@
-"""Calls: regions, proved helpers, built-in functions; any other function of the text means what its body means."""
+"""Calls: regions, tested helpers, built-in functions; any other function of the text means what its body means."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Calls(Expressions):
         pairs = zip(args, call.args, strict=True)
         return tuple(self.as_expr(v, a.span) for v, a in pairs if v != Scope(Kind.PARAMS))
 
-    # ---- proved helpers ----------------------------------------------------------------------------------------------
+    # ---- tested helpers ----------------------------------------------------------------------------------------------
 
     def _lemma(self, lemma: Lemma, function: FunctionText, args: Sequence[Value], call: CallOf) -> Value | None:
         place = self.place(call.span)

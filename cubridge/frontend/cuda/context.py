@@ -93,7 +93,7 @@ class Context:
 
 def changed(name: str, place: Span, definition: Span) -> Diagnostic:
     return Diagnostic(
-        "CU424", f"the body of `{name}` is not the one that was proved", place, (Note("it is defined here", definition),),
+        "CU424", f"the body of `{name}` is not the one that was tested", place, (Note("it is defined here", definition),),
         "restore it, or register the new body in lemmas.toml after its tests have passed",
     )  # fmt: skip
 
@@ -241,7 +241,7 @@ def _only(kind: str, maps: Collection[T], missing: _Missing) -> T | None:
     if len(maps) == 1:
         return next(iter(maps))
     help = f"a lane map of your own is a row of kind `{kind}` in FILE.lemmas.toml, see docs/kernels.md"
-    missing.part(f"the text has {'two lane maps' if maps else 'no proved lane map'} of {kind}", help=help)
+    missing.part(f"the text has {'two lane maps' if maps else 'no tested lane map'} of {kind}", help=help)
     return None
 
 

@@ -68,7 +68,7 @@ class Digests:
             yield from self._assertions(text)
 
     def _assertions(self, text: ParsedText) -> Iterator[str]:
-        """What the file of a helper asserts of the instantiation: a helper is proved under it."""
+        """What the file of a helper asserts of the instantiation: a helper was tested under it."""
         for owner, node, _ in self.program.assertions:
             condition = node.child_by_field_name("condition")
             if owner is text and condition is not None:

@@ -175,7 +175,7 @@ class Expressions(Places):
         return Record("KeySequence", tuple(parts), span=self.place(span))
 
     def _of_type(self, type: CType, name: str, span: Span) -> Value:
-        """A static member of a proved type, such as `SharedTile<R, C>::BYTES`, by its definition."""
+        """A static member of a tested type, such as `SharedTile<R, C>::BYTES`, by its definition."""
         place = self.place(span)
         struct = self.context.program.structs.get(type.name)
         member = None if struct is None else struct.field(name)

@@ -1,4 +1,4 @@
-"""The table of proved helpers (`lemmas.toml`): a body that the table knows means what its row says."""
+"""The table of tested helpers (`lemmas.toml`): a body that the table knows means what its row says."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def lift(
     headers: Headers,
     lemmas: Lemmas | None = None,
 ) -> Lifted:
-    """The CuIR of one instantiation of a kernel text. `contract` is the launch contract read for this text; `lemmas`: the proved
+    """The CuIR of one instantiation of a kernel text. `contract` is the launch contract read for this text; `lemmas`: the tested
     helpers, where they are more than the shipped ones (`load_lemmas`).
     Errors: CU420 to CU429, all that are found, each at its place."""
     if is_empty(source):

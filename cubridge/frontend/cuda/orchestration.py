@@ -93,7 +93,7 @@ class KernelLifter(Bodies):
                 return self._shared(type_name, name, call)
             case _ if call.fn in self.context.lemmas.names:
                 note = Note("it is defined here", macro.span)
-                message = f"the macro `{call.fn}` is not the one that was proved"
+                message = f"the macro `{call.fn}` is not the one that was tested"
                 raise CuError(Diagnostic("CU424", message, self.place(call.span), (note,)))
             case _:
                 return super().call(call)

@@ -17,7 +17,6 @@ class Bound:
     right: bool
     reach: Term
     bottom_right: bool
-    literal: Term
 
     def text(self, reach: str) -> str:
         alignment = "bottom-right" if self.bottom_right else "top-left"
@@ -47,7 +46,7 @@ def bounds(mask: Term, i: Index, j: Index) -> Iterator[Bound]:
         shift = integers.sub(size("Lk"), size("Lq"))
         aligned = integers.sub(reach, shift) if right else integers.add(reach, shift)
         bottom_right = not _mentions_lengths(aligned) and _mentions_lengths(reach)
-        yield Bound(right, aligned if bottom_right else reach, bottom_right, literal)
+        yield Bound(right, aligned if bottom_right else reach, bottom_right)
 
 
 def const_of(value: Const, times: int) -> Term:

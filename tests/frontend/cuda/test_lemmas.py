@@ -1,4 +1,4 @@
-"""The table of proved helpers: in step with the shipped headers, and readable only in its own shape."""
+"""The table of tested helpers: in step with the shipped headers, and readable only in its own shape."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_digest_covers_what_a_helper_calls() -> None:
     with pytest.raises(CuError) as caught:
         lift_text("sm80", kernel_text("sm80"), headers)
     assert words in load_lemmas().by_digest
-    assert any("no proved lane map of rows" in d.message for d in caught.value.diagnostics)
+    assert any("no tested lane map of rows" in d.message for d in caught.value.diagnostics)
 
 
 def test_a_kernel_brings_rows_of_its_own(tmp_path: Path) -> None:
