@@ -14,7 +14,7 @@ from cubridge.ir.algebra.exprs import MIRRORED, negated
 from cubridge.ir.algebra.facts import Facts
 from cubridge.ir.algebra.normal import compared, floor_div, normal_predicate, poly
 from cubridge.ir.algebra.poly import Monomial, Poly
-from cubridge.ir.algebra.signs import at_most, positive
+from cubridge.ir.algebra.signs import at_most, opened, positive
 from cubridge.ir.nodes import Binary, BoolLit, Call, Expr, Name, Unary
 from cubridge.ir.walk import free_names
 
@@ -182,16 +182,8 @@ class _Solver:
         return None
 
     def _cases(self, d: Poly, monomial: Monomial, coefficient: int) -> Clauses | None:
-        (atom,) = monomial
-        match atom:
-            case Call("minimum" | "maximum" as fn, (left, right)):
-                options = d.replaced(atom, poly(left)), d.replaced(atom, poly(right))
-                return self._joined((fn == "minimum") == (coefficient > 0), options)
-            case Call("abs", (operand,)):
-                options = d.replaced(atom, poly(operand)), d.replaced(atom, -poly(operand))
-                return self._joined(coefficient < 0, options)
-            case _:
-                return None
+        found = opened(d, monomial, coefficient)
+        return None if found is None else self._joined(*found)
 
     def _joined(self, every: bool, options: tuple[Poly, Poly]) -> Clauses | None:
         a, b = self._nonnegative(options[0]), self._nonnegative(options[1])

@@ -14,8 +14,8 @@ from cubridge.passes.clauses import Clause, clauses
 from cubridge.passes.mask import RewriteMask
 from cubridge.passes.regions import mask_predicate
 from cubridge.passes.row_bounds import RowBounds
+from tests.ir.algebra.test_normal import FACTS
 from tests.passes.strategies import masks, predicates, value
-from tests.passes.test_poly import FACTS
 from tests.support.golden_texts import golden_kernel
 
 _lengths = st.sampled_from([(40, 50), (50, 40), (1, 33), (33, 1)])

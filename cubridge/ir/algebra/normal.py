@@ -147,8 +147,6 @@ def _joined(before: Expr | None, negative: bool, term: Expr) -> Expr:
 
 def _negative(term: Expr) -> Expr:
     match term:
-        case IntLit(value):
-            return IntLit(-value)
         case Binary("*", IntLit(value), rest):
             return Binary("*", IntLit(-value), rest)
         case _:

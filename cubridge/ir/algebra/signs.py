@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from cubridge.ir.algebra.facts import Facts
@@ -65,7 +66,7 @@ class _Proof:
         every, cases = next(_splits(value), (False, ()))
         if every:
             return all(self.holds(c, depth - _OPENED) for c in cases)
-        return any(self.holds(v, depth - _OPENED) for v in (*cases, *self._weaker(value, depth)))
+        return any(self.holds(v, depth - _OPENED) for v in chain(cases, self._weaker(value, depth)))
 
     def _defined(self, value: Poly) -> Poly:
         """The sum with definitions in place of what they define, as far as that stays short."""
@@ -158,19 +159,27 @@ class _Proof:
                 pass
 
 
-def _splits(value: Poly) -> Iterator[tuple[bool, tuple[Poly, ...]]]:
-    """Ways to decide by cases: (must all hold, the cases). Where one must hold, it says more than `value`."""
+def opened(value: Poly, monomial: Monomial, coefficient: int) -> tuple[bool, tuple[Poly, Poly]] | None:
+    """(every, cases) of a sum with the term `coefficient * minimum(a, b)`, or `maximum`, or `abs`: the sum is at least 0 exactly
+    where every case is, or where one is. Other terms with the same atom stay as they are."""
+    match monomial:
+        case (Call("minimum" | "maximum" as fn, (left, right)),):
+            every, parts = (fn == "minimum") == (coefficient > 0), (poly(left), poly(right))
+        case (Call("abs", (operand,)),):
+            every, parts = coefficient < 0, (poly(operand), -poly(operand))
+        case _:
+            return None
+    rest = value.without(monomial)
+    return every, (rest + parts[0] * coefficient, rest + parts[1] * coefficient)
+
+
+def _splits(value: Poly) -> Iterator[tuple[bool, tuple[Poly, Poly]]]:
+    """Ways to decide by cases: (must all hold, the cases)."""
     for monomial, coefficient in value.terms:
-        if len(monomial) != 1:
-            continue
-        (atom,) = monomial
-        match atom:
-            case Call("minimum" | "maximum" as fn, (left, right)):
-                every = (fn == "minimum") == (coefficient > 0)
-                yield every, (value.replaced(atom, poly(left)), value.replaced(atom, poly(right)))
-            case Call("where", (_, left, right)):
+        match monomial:
+            case (Call("where", (_, left, right)) as atom,):
                 yield True, (value.replaced(atom, poly(left)), value.replaced(atom, poly(right)))
-            case Call("abs", (operand,)):
-                yield coefficient < 0, (value.replaced(atom, poly(operand)), value.replaced(atom, -poly(operand)))
+            case _ if found := opened(value, monomial, coefficient):
+                yield found
             case _:
                 pass
