@@ -34,7 +34,7 @@ class SpecValues:
     `sensitivity`: |d weight / d score| in the same unit. `slope` [B, Hq, Lq, Lk]: |d score / d s|. `approximation` [B, Hq, Lq, Lk]:
     what the approximated functions of the score may change it by. `gain` [B, Hq, Lq, 1]: |d out / d (sum of weight V)|.
     `empty` [B, Hq, Lq]: rows that see no key; out is 0 there. `lse_keys` [B, Hq, Lq, Lk]: keys that the sums of lse range
-    over; lse is -inf in rows where one of them has none."""
+    over; where these have none, lse is what its formula gives of sums that are 0, and -inf where that is no number."""
 
     out: Tensor
     lse: Tensor | None
@@ -115,8 +115,8 @@ def _values(
     lse, read = None, _read_by_lse(spec, scope, visible)
     if spec.lse is not None:
         lse = at_elements(spec.lse, scope, torch.float64).expand(*full[:3], 1)
-        sums_nothing = ~torch.stack([keys.any(-1, keepdim=True) for keys in read]).all(0)
-        lse = torch.where(sums_nothing, -torch.inf, lse).squeeze(-1)
+        sums_nothing = ~torch.stack([keys.any(-1, keepdim=True) for keys in read]).any(0)
+        lse = torch.where(sums_nothing & lse.isnan(), -torch.inf, lse).squeeze(-1)
     sensitivity = torch.where(visible, weight_slope, 0.0) * gain
     return SpecValues(
         out=out,

@@ -217,7 +217,12 @@ class _Finalize:
             return Name("nan")
         terms = self.algebra.terms(self._code(lse, rows))
         value = rewrite(self.params.lower(_in_one_factor(terms)), self._known)
-        return Call("where", (self._empty(), MINUS_INF, value))
+        return value if self._is_right_when_empty(lse) else Call("where", (self._empty(), MINUS_INF, value))
+
+    def _is_right_when_empty(self, lse: Expr) -> bool:
+        """Is its value that of a row that sees no key, where all sums are 0: as with a sink, beside which nothing is left of m."""
+        maxima = {r.name for r in self.normalizer.rows if r.kind != "sum"}
+        return self.keep is not None and not free_names(lse) & maxima
 
     def _known(self, node: Node) -> Node:
         return self.totals.get(node, node) if isinstance(node, Expr) else node

@@ -68,5 +68,5 @@ def test_example(example: Example, shared: dict[str, object], request: pytest.Fi
 
 
 def test_every_decision_has_an_example() -> None:
-    assert [e.title for e in EXAMPLES] == re.findall(r"^## (.*)$", TEXT, re.MULTILINE)
+    assert list(dict.fromkeys(e.title for e in EXAMPLES)) == re.findall(r"^## (.*)$", TEXT, re.MULTILINE)
     assert len(EXAMPLES) >= 10

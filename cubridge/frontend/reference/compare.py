@@ -4,7 +4,7 @@ is as sure as its result."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -17,11 +17,13 @@ from cubridge.frontend.reference.eager import check_run, conditions_on_ones
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.remarks import empty_row_remark
+from cubridge.frontend.reference.remarks import captured_fill_remark, empty_row_remarks
 from cubridge.frontend.reference.traced import Traced
-from cubridge.frontend.reference.visibility import rows_without_lse
+from cubridge.frontend.reference.visibility import captured_fills, rows_without_lse
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.nodes import Call
 from cubridge.ir.spec import AttentionSpec, Precondition, Remark, Shape
+from cubridge.ir.walk import free_names, walk
 
 TOLERANCE: Final = 1e-7
 SHAPES: Final = 2
@@ -31,11 +33,11 @@ MAX_LENGTH: Final = 1200
 def compare(traced: Traced) -> AttentionSpec:
     """The spec, with a warning where it could not be compared at two other shapes. Errors: CU487 where they differ."""
     compared: list[Shape] = []
-    at_empty: list[Tensor] = []
+    seen: list[_Seen] = []
     reason: CuError | Exception | None = None
     for shape in _candidates(traced):
         try:
-            at_empty.append(_compare_at(traced, shape, seed=len(compared)))
+            seen.append(_compare_at(traced, shape, seed=len(compared)))
             compared.append(shape)
         except CuError as error:
             if error.diagnostics[0].code == "CU487":
@@ -46,9 +48,9 @@ def compare(traced: Traced) -> AttentionSpec:
         if len(compared) == SHAPES:
             break
     if not compared:
-        at_empty.append(_compare_at(traced, traced.shape, seed=0))
+        seen.append(_compare_at(traced, traced.shape, seed=0))
     run_at = compared[0] if compared else traced.shape
-    remarks = (*_remarks(traced, len(compared), reason, at_empty), *check_run(traced, run_at))
+    remarks = (*_remarks(traced, len(compared), reason, seen), *check_run(traced, run_at))
     return replace(
         traced.spec,
         warnings=(*traced.spec.warnings, *remarks),
@@ -63,10 +65,24 @@ def _on_ones(traced: Traced, shape: Shape) -> Iterator[Precondition]:
             yield Precondition(writer.expr(condition), traced.reference.span)
 
 
-def _remarks(traced: Traced, compared: int, reason: Exception | None, at_empty: list[Tensor]) -> Iterator[Remark]:
-    empty = empty_row_remark(torch.cat([t.reshape(-1) for t in at_empty]))
-    if empty is not None:
-        yield replace(empty, span=traced.reference.span)
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a comparison shows besides that it holds: the reference in rows that see no key, and captures that hold fills."""
+
+    at_empty: Tensor
+    lse_at_empty: Tensor
+    fills: tuple[str, ...]
+
+
+def _remarks(traced: Traced, compared: int, reason: Exception | None, seen: list[_Seen]) -> Iterator[Remark]:
+    at_empty, lse_at_empty = (
+        torch.cat([t.flatten() for t in ts]) for ts in ([s.at_empty for s in seen], [s.lse_at_empty for s in seen])
+    )
+    lse = "" if _keeps_lse(traced.spec) else " and LSE -inf"
+    for remark in empty_row_remarks(at_empty, lse_at_empty, lse):
+        yield replace(remark, span=traced.reference.span)
+    for name in dict.fromkeys(name for s in seen for name in s.fills):
+        yield replace(captured_fill_remark(name), span=traced.reference.span)
     if compared < SHAPES:
         cause = f": {str(reason).splitlines()[0]}" if reason is not None else ""
         yield Remark(f"compared with the reference at {compared or 1} shape only{cause}", traced.reference.span)
@@ -98,8 +114,14 @@ def _numbers(traced: Traced) -> Iterator[int]:
                 yield abs(operand)
 
 
-def _compare_at(traced: Traced, shape: Shape, seed: int) -> Tensor:
-    """What the reference gives in rows that see no key. Errors: CU487."""
+def _keeps_lse(spec: AttentionSpec) -> bool:
+    """Does the LSE read more than the row: a sink, which is left in rows that see no key?"""
+    calls = () if spec.lse is None else (n for n in walk(spec.lse) if isinstance(n, Call) and n.fn == "exp")
+    return any("m" in free_names(call) for call in calls)
+
+
+def _compare_at(traced: Traced, shape: Shape, seed: int) -> _Seen:
+    """Errors: CU487."""
     q, k, v = _inputs(shape, seed)
     extra = call_extra_inputs(traced.reference, shape)
     captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
@@ -109,8 +131,8 @@ def _compare_at(traced: Traced, shape: Shape, seed: int) -> Tensor:
     found = traced.oracle_values(q, k, v, extra, empty, without_lse)
     _check(traced, shape, "the output", values.out.masked_fill(empty[..., None], 0.0), found.out)
     if found.lse is not None and values.lse is not None:
-        _check(traced, shape, "LSE", values.lse.masked_fill(without_lse, -torch.inf), found.lse)
-    return found.at_empty
+        _check(traced, shape, "LSE", values.lse, found.lse)
+    return _Seen(found.at_empty, found.lse_at_empty, captured_fills(traced.spec, captures))
 
 
 def _inputs(shape: Shape, seed: int) -> tuple[Tensor, Tensor, Tensor]:

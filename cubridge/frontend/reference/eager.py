@@ -17,6 +17,7 @@ from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.traced import Traced
 from cubridge.frontend.reference.unchanged import unchanged
+from cubridge.frontend.reference.visibility import filled_rows
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Remark, Shape
 
@@ -107,12 +108,12 @@ def _agrees(
     out = found[0] if isinstance(found, (tuple, list)) else found
     try:
         captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
-        empty = traced.empty_rows(shape.sizes(), captures)
+        unlike = traced.empty_rows(shape.sizes(), captures) | filled_rows(traced.spec, shape.sizes(), captures)
         want, _ = traced.oracle(q, k, v, extra)
     except (RuntimeError, IndexError, ValueError):  # recorded calls that a size of 1 does not fit
         return None
     if not isinstance(out, Tensor) or out.shape != want.shape:
         return False
     overflow = ~out.isfinite()  # exponentials without a shift pass float32's range before fp64's
-    difference = (out.double() - want).abs().masked_fill(empty[..., None] | overflow, 0.0)
+    difference = (out.double() - want).abs().masked_fill(unlike[..., None] | overflow, 0.0)
     return bool((difference <= TOLERANCE * (1 + want.abs())).all())

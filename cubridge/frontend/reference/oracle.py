@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cubridge.frontend.reference.algebra.selection import MASK_FILL
 from cubridge.frontend.reference.lift import Lifter
 from cubridge.frontend.reference.replay import Replay
 
@@ -16,13 +17,14 @@ from cubridge.frontend.reference.replay import Replay
 class OracleValues:
     """Shapes: out [B, Hq, Lq, D], lse [B, Hq, Lq] or None, empty [B, Hq, Lq]; fp64.
 
-    Rows of `empty` see no key: out is 0 there, and lse -inf where its sums see none, whatever the reference gives
-    (`at_empty`: its NaN or mean)."""
+    Rows of `empty` see no key: out is 0 there, whatever the reference gives (`at_empty`: its NaN or mean). lse is what the
+    reference gives, but -inf where its sums see no key and it gives NaN or a fill (`lse_at_empty`: what that was)."""
 
     out: Tensor
     lse: Tensor | None
     empty: Tensor
     at_empty: Tensor
+    lse_at_empty: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,14 @@ class Oracle:
     ) -> OracleValues:
         """`empty` [B, Hq, Lq]: the rows that see no key, by the mask of the spec; `without_lse`: those whose sums see none."""
         out, lse = self.raw(q, k, v, extra)
-        at_empty = out[empty]
+        at_empty, lse_at_empty = out[empty], out.new_empty(0)
         out = out.masked_fill(empty[..., None], 0.0)
         if lse is not None:
-            lse = lse.reshape(empty.shape).masked_fill(without_lse, -torch.inf)
-        return OracleValues(out, lse, empty, at_empty)
+            lse = lse.reshape(empty.shape)
+            meaningless = without_lse & ~(lse > MASK_FILL / 2) & (lse != -torch.inf)
+            lse_at_empty = lse[meaningless]
+            lse = lse.masked_fill(meaningless, -torch.inf)
+        return OracleValues(out, lse, empty, at_empty, lse_at_empty)
 
 
 def sizes_of(q: Tensor, k: Tensor) -> dict[str, int]:

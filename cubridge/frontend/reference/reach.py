@@ -211,9 +211,15 @@ def is_foreign(thing: FunctionType | ModuleType | type) -> bool:
     """Does it belong to torch, numpy, the standard library or this package?"""
     if isinstance(thing, FunctionType):
         return _is_foreign_file(thing.__code__.co_filename)
+    if isinstance(thing, type) and thing.__module__ == "builtins":
+        return not thing.__flags__ & _IN_PYTHON  # a class that `exec` made without a module's name
     module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
     file = getattr(module, "__file__", None)
     return module is not None and module.__name__ != "__main__" and (file is None or _is_foreign_file(file))
+
+
+_IN_PYTHON: Final = 1 << 9
+"""Flag of classes that a `class` statement made (CPython's Py_TPFLAGS_HEAPTYPE)."""
 
 
 @cache

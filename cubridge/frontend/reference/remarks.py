@@ -92,11 +92,21 @@ def _large_captures(table: CaptureTable) -> Iterator[Remark]:
             )
 
 
-def empty_row_remark(at_empty: Tensor) -> Remark | None:
-    """`at_empty`: what the reference gives in rows that see no key; no remark where it gives 0 as well."""
-    if not at_empty.numel() or not bool((at_empty != 0).any()):
-        return None
-    gives = "NaN" if bool(at_empty.isnan().any()) else "a mean of v"
+def empty_row_remarks(at_empty: Tensor, lse_at_empty: Tensor, lse: str) -> Iterator[Remark]:
+    """`at_empty`: what the reference gives in rows that see no key; no remark where it gives 0 as well. `lse_at_empty`: its
+    LSE there, where the kernel gives another; `lse`: the kernel's."""
+    if bool((at_empty != 0).any()):
+        gives = "NaN" if bool(at_empty.isnan().any()) else "a mean of v"
+        yield Remark(f"a row that sees no key: the reference gives {gives} there, the kernel gives 0{lse}", NOWHERE)
+    elif lse_at_empty.numel():
+        gives = "NaN" if bool(lse_at_empty.isnan().any()) else f"{float(lse_at_empty.flatten()[0]):.3g}"
+        yield Remark(f"a row that sees no key: the reference's LSE is {gives} there, the kernel's -inf", NOWHERE)
+
+
+def captured_fill_remark(name: str) -> Remark:
+    """An additive mask that holds large finite fills; what it holds may differ from call to call."""
     return Remark(
-        f"a row that sees no key: the reference gives {gives} there, the kernel gives 0 and LSE -inf", NOWHERE
+        f"fills of -1e8 or less in `{name}` are a mask: in a row that it fills wholly the reference gives a mean of v, the kernel "
+        "0 or another mean",
+        NOWHERE,
     )
