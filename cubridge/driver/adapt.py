@@ -27,11 +27,11 @@ from cubridge.driver.subject import Subject
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 from cubridge.ir.types import DTYPES
 from cubridge.judge.attention import full_attention
 from cubridge.judge.long_lengths import check_long_lengths
-from cubridge.judge.problem import fitting_shapes
 from cubridge.judge.tools import Here, Tools
 
 if TYPE_CHECKING:

@@ -42,7 +42,10 @@ def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | Non
     missing: list[str] = []
     emulator = _available(building, missing)
     if emulator is not None:
-        cases += checker.run(emulator, emulator_cases(spec, EMULATED_HEAD_DIM))
+        emulated = emulator_cases(spec, EMULATED_HEAD_DIM)
+        cases += checker.run(emulator, emulated)
+        if not emulated:
+            missing.append(f"nothing is emulated: no shape of head dim {EMULATED_HEAD_DIM} meets the preconditions")
     mutants = tuple(_reject_mutants(adapted, checker, pool, emulated=emulator is not None))
     compiled = _available(compiling, missing)
     gpu = _available(pool.submit(tools.gpu, adapted.text), missing)
@@ -50,6 +53,7 @@ def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | Non
         cases += checker.run(gpu, gpu_cases(spec, adapted.shape))
     if len(mutants) < FEWEST_MUTANTS:
         missing.append(f"only {len(mutants)} wrong kernels differ from this one in the problems of the check")
+    missing += [f"sizes {s} are passed over: {e.diagnostics[0].message}" for s, e in checker.passed_over.items()]
     if all(case.accepted for case in cases):
         check_long_lengths(adapted.target, spec)
     verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
@@ -79,7 +83,7 @@ def _reject_mutants(
 ) -> Iterator[MutantResult]:
     """Wrong specs, adapted as the right one was. Each must be rejected, by every stage that runs it; texts are built while
     others run. A wrong spec that no kernel can be made of shows nothing and is left out."""
-    cases = mutant_cases(adapted.reference.attention.spec, adapted.shape.D)
+    cases = mutant_cases(adapted.reference.attention.spec, adapted.shape)
     wanted = EMULATED_MUTANTS if emulated and adapted.shape.D == EMULATED_HEAD_DIM else 0
     texts: list[tuple[str, Problem, Future[Runner]]] = []
     for name, wrong, problem in checker.wrong_specs(cases):

@@ -19,13 +19,15 @@ from cubridge.judge.problem import Problem, make_problem
 
 if TYPE_CHECKING:
     from cubridge.ir.nodes import Kernel
-    from cubridge.ir.spec import AttentionSpec
+    from cubridge.ir.spec import AttentionSpec, Shape
     from cubridge.judge.attention import Attention
     from cubridge.judge.plan import Case
     from cubridge.judge.runners import Runner
 
 _STANDS_FOR = {"tanh_approx": "tanh", "log1p_unit": "log1p"}
 """Device functions with an error of their own, and the function of a spec that each computes."""
+_DOES_NOT_RUN = ("CU473", "CU474", "CU490")
+"""Extra inputs fail, the reference fails, or its extra inputs are out of the range they are used in."""
 
 
 def approximations(kernel: Kernel) -> dict[str, FunctionInfo]:
@@ -36,11 +38,13 @@ def approximations(kernel: Kernel) -> dict[str, FunctionInfo]:
 
 @dataclass(slots=True)
 class Checker:
-    """Checks kernels against one reference. Problems are made once and shared by all runners."""
+    """Checks kernels against one reference. Problems are made once and shared by all runners. `passed_over`: shapes at which the
+    reference or its extra inputs fail, and why."""
 
     attention: Attention
     dtype: str
     approximated: Mapping[str, FunctionInfo]
+    passed_over: dict[Shape, CuError] = field(default_factory=dict["Shape", CuError])
     _problems: dict[Case, Problem] = field(default_factory=dict["Case", Problem])
 
     def problem(self, case: Case) -> Problem:
@@ -49,9 +53,25 @@ class Checker:
             self._problems[case] = made
         return self._problems[case]
 
+    def problems(self, cases: Iterable[Case]) -> list[Problem]:
+        """The problems of `cases`, without those at shapes where the reference does not run; these may ask for more than its
+        preconditions say. Errors: of the first, where none is left."""
+        found: list[Problem] = []
+        for case in cases:
+            try:
+                found.append(self.problem(case))
+            except CuError as error:
+                if error.diagnostics[0].code not in _DOES_NOT_RUN:
+                    raise
+                self.passed_over.setdefault(case.shape, error)
+        if not found and self.passed_over:
+            raise next(iter(self.passed_over.values()))
+        return found
+
     def run(self, runner: Runner, cases: Iterable[Case]) -> tuple[CaseResult, ...]:
-        """Each case on one runner. A fault of the kernel (a deadlock, a read out of range) is a result too."""
-        return tuple(self._one(runner, self.problem(case)) for case in cases)
+        """Each case on one runner. A fault of the kernel (a deadlock, a read out of range) is a result too.
+        Errors: as `problems`."""
+        return tuple(self._one(runner, problem) for problem in self.problems(cases))
 
     def _one(self, runner: Runner, problem: Problem) -> CaseResult:
         shape = str(problem.shape)
@@ -78,7 +98,7 @@ class Checker:
 
     def wrong_specs(self, cases: Iterable[Case]) -> Iterator[tuple[str, AttentionSpec, Problem]]:
         """Mutants of the spec that move the result beyond the bound, each with a problem that shows it."""
-        problems = [self.problem(case) for case in cases]
+        problems = self.problems(cases)
         for name, wrong in mutants(self.attention.spec):
             shown = next((p for p in problems if not self._accepts(wrong, p)), None)
             if shown is not None:

@@ -15,10 +15,10 @@ from torch import Tensor
 from cubridge.engine.values.gather import MadeUp
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.nodes import SIZES, Binary, Call, Expr, Index, IntLit, Name
 from cubridge.ir.spec import AttentionSpec, Shape
 from cubridge.ir.walk import free_names, walk
-from cubridge.judge.problem import fitting_shapes
 
 if TYPE_CHECKING:
     from cubridge.ir.nodes import Kernel, Node

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import Shape
-from cubridge.judge.problem import fitting_shapes
 
 if TYPE_CHECKING:
     from cubridge.ir.spec import AttentionSpec
@@ -57,8 +57,10 @@ def emulator_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
     return _fit(spec, _EMULATOR_CASES, head_dim)
 
 
-def mutant_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
-    return _fit(spec, _MUTANT_CASES, head_dim)
+def mutant_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:
+    """The user's shape where it is all that the preconditions leave."""
+    own = tuple(Case(case.inputs, shape, case.seed) for case in _MUTANT_CASES)
+    return _fit(spec, _MUTANT_CASES, shape.D) or _fit(spec, own, shape.D)
 
 
 def gpu_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cubridge.engine.dense import SpecValues, spec_values
-from cubridge.ir.diagnostics import CuError
-from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Binary, Name
-from cubridge.ir.spec import AttentionSpec, Precondition, Shape
-from cubridge.ir.walk import free_names
+from cubridge.ir.spec import Shape
 from cubridge.judge.bound import FP32_ROUNDOFF, Judgement, filled_rows, judge, output_bound, score_error, vagueness
 from cubridge.judge.inputs import make_inputs
 
@@ -112,37 +108,3 @@ def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
         return ds.sum(-1)
     size = 1.0 if values.lse is None else 1.0 + values.lse.abs().nan_to_num(0.0, posinf=0.0, neginf=0.0)
     return torch.where(values.lse_keys, ds, 0.0).amax(-1) + 64 * FP32_ROUNDOFF * size
-
-
-def fitting_shapes(spec: AttentionSpec, wanted: Iterable[Shape]) -> list[Shape]:
-    """`wanted`, each changed as little as the preconditions ask: equal lengths, equal heads, or both, or the sizes that
-    they fix; without repeats."""
-    found: list[Shape] = []
-    for shape in wanted:
-        equal_lengths = replace(shape, Lk=shape.Lq)
-        equal_heads, both = replace(shape, Hq=shape.Hk), replace(equal_lengths, Hq=shape.Hk)
-        candidates = (shape, equal_lengths, equal_heads, both, _fixed(spec, shape), _fixed(spec, equal_lengths))
-        fit = next((c for c in candidates if all(_holds(p, c) for p in spec.preconditions)), None)
-        if fit is not None and fit not in found:
-            found.append(fit)
-    return found
-
-
-def _fixed(spec: AttentionSpec, shape: Shape) -> Shape:
-    """`shape` with the sizes that preconditions give as `size == formula`; the head dim is the kernel's."""
-    sizes = shape.sizes()
-    free = sizes.keys() - {"D"}
-    for precondition in sorted(spec.preconditions, key=lambda p: len(free_names(p.condition))):
-        match precondition.condition:
-            case Binary("==", Name(size), formula) if size in free and free_names(formula) <= sizes.keys():
-                sizes[size] = int(evaluate_number(formula, sizes))
-            case _:
-                pass
-    return Shape(**sizes)
-
-
-def _holds(precondition: Precondition, shape: Shape) -> bool:
-    try:
-        return bool(evaluate_number(precondition.condition, shape.sizes()))
-    except CuError:
-        return True  # it reads captured scalars, which the launch checks

@@ -7,11 +7,11 @@ from itertools import product
 from typing import Final
 
 from cubridge.ir.algebra.exprs import TRUE, added, addends, either
-from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, Index, IntLit, Kernel, Name, Node
-from cubridge.ir.spec import AttentionSpec, Capture, RowReduction
-from cubridge.ir.walk import free_names, map_children, substitute
+from cubridge.ir.spec import AttentionSpec, Capture, RowReduction, Shape
+from cubridge.ir.walk import free_names, map_children, substitute, walk
 from cubridge.passes.approximate import Approximate
 from cubridge.passes.base import Pass, refusal
 from cubridge.passes.captures import BindCaptured, PlaceCaptured
@@ -158,25 +158,30 @@ _GROUPS: Final = (1, 2, 3, 4)
 
 def _check_heads(spec: AttentionSpec) -> None:
     """Query head h reads key head h // (Hq // Hk), at all sizes that the spec admits."""
-    for heads, group in product(_KEY_HEADS, _GROUPS):
-        sizes = {"B": 2, "Hq": heads * group, "Hk": heads, "Lq": 257, "Lk": 321, "D": 64}
-        for lengths in ((257, 321), (320, 320)):
-            sizes |= {"Lq": lengths[0], "Lk": lengths[1]}
-            if _admits(spec, sizes) and any(_head(spec, sizes, h) != h // group for h in range(sizes["Hq"])):
-                raise refusal(
-                    "CU520",
-                    "query heads read other key heads than h // (Hq // Hk)",
-                    spec.kv_head.span,
-                    help="expand the key heads with repeat_interleave, as grouped heads are",
-                )
+    wanted = (
+        Shape(2, heads * group, heads, *lengths, head_dim)
+        for head_dim in _head_dims(spec)
+        for heads, group in product(_KEY_HEADS, _GROUPS)
+        for lengths in ((257, 321), (320, 320))
+    )
+    fitting = fitting_shapes(spec, wanted)
+    if not fitting:
+        raise refusal("CU520", "no sizes that meet the preconditions were found", spec.kv_head.span)
+    for shape in fitting:
+        if any(_head(spec, shape, h) != h // (shape.Hq // shape.Hk) for h in range(shape.Hq)):
+            raise refusal(
+                "CU520",
+                "query heads read other key heads than h // (Hq // Hk)",
+                spec.kv_head.span,
+                help="expand the key heads with repeat_interleave, as grouped heads are",
+            )
 
 
-def _admits(spec: AttentionSpec, sizes: dict[str, int]) -> bool:
-    try:
-        return all(evaluate_number(p.condition, sizes) for p in spec.preconditions)
-    except CuError:
-        return True
+def _head_dims(spec: AttentionSpec) -> set[int]:
+    """A usual one, and those that preconditions may fix."""
+    numbers = (n for p in spec.preconditions for n in walk(p.condition) if isinstance(n, IntLit))
+    return {64, *(n.value for n in numbers if n.value > 0)}
 
 
-def _head(spec: AttentionSpec, sizes: dict[str, int], h: int) -> object:
-    return evaluate_number(spec.kv_head, {**sizes, "h": h})
+def _head(spec: AttentionSpec, shape: Shape, h: int) -> object:
+    return evaluate_number(spec.kv_head, {**shape.sizes(), "h": h})

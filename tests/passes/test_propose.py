@@ -79,6 +79,10 @@ def test_running_a_proposal_again_changes_nothing() -> None:
         ("h % Hk", (), False),
         ("0", ("Hk == 1",), True),
         ("h // 2", ("Hq == 2 * Hk",), True),
+        ("h % Hk", ("Lq == 100", "Lk == 100"), False),
+        ("h % Hk", ("D == 128", "Lk >= 400", "B % 4 == 0"), False),
+        ("h", ("Hq == Hk", "Lq == 49", "Lk == 49"), True),
+        ("h", ("Lq == 49", "Lq == 50"), False),
     ],
 )
 def test_heads_map_as_the_kernel_maps_them(heads: str, conditions: tuple[str, ...], fits: bool) -> None:

@@ -16,7 +16,7 @@ from cubridge.driver.compiled import compile_adapted
 from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
-from cubridge.ir.spec import Shape
+from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 from cubridge.judge.checker import Checker
 from cubridge.judge.plan import Case, mutant_cases
 from cubridge.judge.problem import Problem
@@ -135,7 +135,7 @@ def test_35_every_mutant_that_applies_is_rejected() -> None:
     made = adapted(_softmax)
     checker = Checker(made.reference.attention, "bf16", {})
     spec = made.reference.attention.spec
-    found = {name: (wrong, problem) for name, wrong, problem in checker.wrong_specs(mutant_cases(spec, 64))}
+    found = {name: (wrong, problem) for name, wrong, problem in checker.wrong_specs(mutant_cases(spec, DEFAULT_SHAPE))}
     assert {
         "mask dropped",
         "mask one row late",

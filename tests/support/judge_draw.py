@@ -16,11 +16,11 @@ from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import Shape
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.long_lengths import check_long_lengths
 from cubridge.judge.plan import Case
-from cubridge.judge.problem import fitting_shapes
 from cubridge.judge.runners import ValueRunner
 from cubridge.judge.tools import emulate
 

@@ -16,8 +16,8 @@ from cubridge.backend.launch.runtime import Launcher
 from cubridge.driver.folder import open_folder
 from cubridge.driver.suites.peers import PEERS, Inputs, flex, flops, sdpa
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import Shape
-from cubridge.judge.problem import fitting_shapes
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import Device, KernelText
