@@ -7,27 +7,26 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from cubridge.backend.compile.cache import content_key, default_cache_dir
 from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.kinds import NumberKind, TensorKind
 from cubridge.backend.launch.operator import AttentionOperator, ExtraArgument, OperatorPlan
-from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
+from cubridge.driver.captures import SpecCaptures
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
-from cubridge.ir.types import DTYPES, DType
+from cubridge.ir.types import DTYPES
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.plan import Case, emulator_cases, gpu_cases
 from cubridge.judge.readable import check_readable
 from cubridge.judge.runners import LaunchRunner
-from cubridge.verify.ranges import LARGEST, captured_bound
+from cubridge.verify.ranges import captured_bound
 
 if TYPE_CHECKING:
-    from cubridge.backend.launch.captured import CaptureValue
     from cubridge.backend.launch.device import Device, LoadedKernel
     from cubridge.backend.launch.runtime import Launcher
     from cubridge.driver.adapted import Adapted
@@ -62,8 +61,8 @@ def compile_adapted(
     its first result is handed out, once for each content and architecture."""
     traced = adapted.reference.traced
     arguments = extra_arguments(traced)
-    fixed = {a.name: a.adapted for a in arguments if a.fixed}
-    captures = SpecCaptures(traced, fixed, captured_bound(adapted.target))
+    fixed = {a.name: a.adapted for a in arguments if a.fixed and isinstance(a.adapted, (bool, int, float))}
+    captures = SpecCaptures.of(traced, fixed, captured_bound(adapted.target))
     plan = OperatorPlan(
         text=adapted.text,
         captures=captures,
@@ -71,7 +70,6 @@ def compile_adapted(
         preconditions=traced.spec.preconditions,
         constants=captures.constants(),
         gives_lse=traced.spec.gives_lse,
-        held=traced.held,
     )
     judge = DeviceCheck(adapted, cases, default_cache_dir() if cache_dir is None else cache_dir) if check else None
     return AttentionOperator(plan, device_of, judge)
@@ -100,55 +98,6 @@ def _argument(traced: Traced, name: str, default: object, given: Mapping[str, ob
     if name in recording.scalars and name not in recording.fixed:
         return ExtraArgument(name, default, NumberKind(type(recording.scalars[name])))
     return ExtraArgument(name, default, fixed=True, adapted=given.get(name, default))
-
-
-# ---- captured values -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SpecCaptures:
-    """From a call to the captured values of its spec, on the CPU; read anew at every call, for a tensor may change in ways that
-    nothing counts. `fixed`: arguments that a call does not hand over. `bound`: how large in size the kernel's arithmetic lets
-    captured integers be."""
-
-    traced: Traced
-    fixed: Mapping[str, object]
-    bound: int = LARGEST
-
-    def __call__(self, inputs: Mapping[str, Tensor], extras: Mapping[str, object]) -> dict[str, CaptureValue]:
-        q, k = inputs["q"], inputs["k"]
-        sizes = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3]).sizes()
-        read = {**inputs, **extras} if self._reads_inputs() else dict(extras)
-        numbers = {n: v for n, v in self.fixed.items() if isinstance(v, (bool, int, float))}
-        on_cpu = numbers | {n: v.detach().cpu() if isinstance(v, Tensor) else v for n, v in read.items()}
-        found = self.traced.captures(sizes, on_cpu)  # pyright: ignore[reportArgumentType]
-        self._check(found)
-        return cast("dict[str, CaptureValue]", dict(found))
-
-    def _check(self, found: Mapping[str, Tensor]) -> None:
-        """Errors: CU490 for an integer with which the kernel's arithmetic would leave 32 bits."""
-        if self.bound == LARGEST:
-            return
-        for capture in self.traced.spec.captures:
-            value = found.get(capture.name)
-            if capture.dtype == DType.I32 and value is not None and bool((value.long().abs() > self.bound).any()):
-                message = (
-                    f"`{capture.name}` holds integers beyond {self.bound}, and the kernel computes with them in 32 bits"
-                )
-                raise Refused(
-                    Diagnostic("CU490", message, capture.span, help="compute with them outside, or as floats")
-                )
-
-    def constants(self) -> dict[str, CaptureValue]:
-        """Those that the reference fixes."""
-        fixed = [c.name for c in self.traced.spec.captures if c.kind == "constant"]
-        held = {s.name: s.tensor for s in self.traced.assembled.table.sources.values()}
-        constants = self.traced.assembled.lifter.constants
-        return {name: constants[held[name]] for name in fixed}
-
-    def _reads_inputs(self) -> bool:
-        """A computed capture may read q, k or v."""
-        return any(c.kind == "computed" for c in self.traced.spec.captures)
 
 
 # ---- the check of the compiled kernel --------------------------------------------------------------------------------

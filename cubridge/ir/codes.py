@@ -178,6 +178,7 @@ CODES: Final[dict[str, str]] = {
     "CU826": "sizes or strides that the kernel cannot take",
     "CU827": "something to time beside a kernel that this tool does not know",
     "CU828": "a compiled kernel that its check on the device refuses",
+    "CU829": "a call that is not prepared while a CUDA graph is captured",
     "CU830": "the emulator needs a C++ compiler",
     "CU831": "the emulator's compiler refuses the kernel text",
     "CU832": "emulated: threads wait forever",

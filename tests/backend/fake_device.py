@@ -39,6 +39,7 @@ class FakeDevice:
     kept: list[list[Tensor]] = field(default_factory=list)
     maps: list[TensorMapRequest] = field(default_factory=list)
     loads: list[tuple[DType, int]] = field(default_factory=list)
+    maps_can_be_kept: bool = True
 
     def load(self, text: KernelText, dtype: DType, head_dim: int) -> FakeKernel:
         self.loads.append((dtype, head_dim))

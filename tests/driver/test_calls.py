@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.operator import AttentionOperator
 from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adapted import Adapted
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
+from tests.backend.fake_device import FakeDevice
 
 L = 40
 
@@ -155,7 +157,7 @@ def test_a_subscript_out_of_range_is_refused(gathering: AttentionOperator, index
 def test_a_subscript_is_checked_whatever_the_size(
     monkeypatch: pytest.MonkeyPatch, gathering: AttentionOperator
 ) -> None:
-    monkeypatch.setattr("cubridge.frontend.reference.captures.CHECKED_AT_ONCE", 3 * L + 1)
+    monkeypatch.setattr("cubridge.frontend.reference.requirements.CHECKED_AT_ONCE", 3 * L + 1)
     indices = torch.arange(L * L).view(L, L) % 9
     check(gathering, gathered, qkv(), table=torch.arange(9.0), index=indices)
     for row in (0, 3, L - 1):
@@ -187,3 +189,47 @@ def test_a_tensor_of_one_element_is_read_by_the_kernel_and_not_by_the_host() -> 
     assert {f.name for f in run.plan.text.contract.captured} == {"temperature", "reach"}
     for temperature, reach in ((0.1, 9), (-1.0, 30), (0.7, 100)):
         check(run, tempered, qkv(), temperature=torch.tensor(temperature), reach=torch.tensor([reach]))
+
+
+# ---- on the device ---------------------------------------------------------------------------------------------------
+
+
+def everywhere(q, k, v, bias, doc, temperature):
+    """Captures handed on, converted, computed from tensors, of one element, and of sizes alone."""
+    i, j = torch.arange(q.shape[2], device=q.device)[:, None], torch.arange(k.shape[2], device=q.device)
+    bucket = (torch.log((i - j).abs().float() + 1) * 3).long()
+    s = scores(q, k) / temperature + bias[j] + torch.cumsum(bias, 0)[j] * 2.0**-6 + bucket * 2.0**-4
+    return times(s.masked_fill(doc[: q.shape[2], None] != doc[j], -torch.inf).softmax(-1), v)
+
+
+@pytest.fixture(scope="module")
+def reading_everywhere() -> Adapted:
+    given = {
+        "bias": lambda s: torch.linspace(0, 1, max(s.Lq, s.Lk)),
+        "doc": lambda s: (torch.arange(max(s.Lq, s.Lk)) // 9).int(),
+        "temperature": lambda s: torch.tensor(1.5),
+    }
+    return adapt_unchecked(
+        everywhere, "sm80", extra_inputs=lambda shape, _: {n: make(shape) for n, make in given.items()}
+    )
+
+
+def test_captures_of_every_source(reading_everywhere: Adapted) -> None:
+    device = EmulatorDevice(schedules=(0,))
+    run = compile_adapted(reading_everywhere, lambda _: device, check=False)
+    bias, doc = torch.linspace(-1, 1, L), (torch.arange(L) // 7).int()
+    for temperature in (torch.tensor(1.5), torch.tensor(0.5)):
+        check(run, everywhere, qkv(), bias=bias, doc=doc, temperature=temperature)
+        bias.neg_()
+
+
+def test_a_call_reads_no_tensor_on_the_host(reading_everywhere: Adapted) -> None:
+    """Tensors on the device `meta` have no values: whoever asks for one fails."""
+    meta = torch.device("meta")
+    device = FakeDevice(torch_device=meta)
+    run = compile_adapted(reading_everywhere, lambda _: device, check=False)
+    q, k, v = (t.to(meta) for t in qkv())
+    captured = {"bias": torch.linspace(-1, 1, L), "doc": (torch.arange(L) // 7).int(), "temperature": torch.tensor(1.5)}
+    for _ in range(2):
+        assert run(q, k, v, **{n: x.to(meta) for n, x in captured.items()}).shape == q.shape
+    assert len(device.launches) == 2

@@ -65,6 +65,10 @@ class EmulatorDevice:
         program = build_program(text.source, text.contract, form, text.include_dirs, self.cache_dir)
         return EmulatedKernel(self, text.contract, form, program)
 
+    @property
+    def maps_can_be_kept(self) -> bool:
+        return False
+
     def tensor_map(self, request: TensorMapRequest) -> bytes:
         """A handle, good for one launch, which puts the emulator's own descriptor in its place."""
         handle = struct.pack("<Q120x", next(self._handles))

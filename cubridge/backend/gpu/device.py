@@ -13,7 +13,16 @@ import torch
 
 from cubridge.backend.compile.compiler import Compiled, compile_best
 from cubridge.backend.compile.targets import Target, target_for_device
-from cubridge.backend.gpu.driver import checked, cuda_driver, encode_tensor_map, imported, no_gpu
+from cubridge.backend.gpu.driver import (
+    checked,
+    cuda_driver,
+    current_stream,
+    encode_tensor_map,
+    imported,
+    is_thread_ready,
+    make_thread_ready,
+    no_gpu,
+)
 from cubridge.backend.launch.device import KernelText, Launch, TensorMapRequest
 from cubridge.ir.contract import Instantiation
 from cubridge.ir.types import DType
@@ -22,16 +31,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_MAX_MAPS = 1024
-
-
 @dataclass(frozen=True, slots=True)
 class GpuKernel:
-    """A kernel in a GPU's memory. `library` keeps it loaded."""
+    """A kernel in a GPU's memory. `library` keeps it loaded; `start` is the driver's launch."""
 
     compiled: Compiled
     library: object = field(repr=False)
     function: Any = field(repr=False)
+    start: Any = field(repr=False)
     device: torch.device
 
     @property
@@ -50,22 +57,23 @@ class GpuKernel:
         """Start on torch's current stream; the caching allocator keeps memory of `keep` in the order of that stream.
         Errors: CU825 from the driver."""
         del keep
+        if torch.cuda.current_device() == self.device.index and is_thread_ready(self.device):
+            self._launch(launch)
+            return
         with torch.cuda.device(self.device):
+            make_thread_ready(self.device)
             self._launch(launch)
 
     def _launch(self, launch: Launch) -> None:
-        stream = torch.cuda.current_stream(self.device).cuda_stream
         params = ctypes.create_string_buffer(launch.params, len(launch.params))
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(params))
         # cuda-core's `launch` takes numbers and pointers only; a struct by value goes through the driver call it makes.
-        driver = cuda_driver()
-        checked(
-            f"launching `{self.compiled.entry}`",
-            driver.cuLaunchKernel(
-                self.function, launch.grid, 1, 1, launch.block, 1, 1, launch.shared_bytes, driver.CUstream(stream),
-                ctypes.addressof(arguments), 0,
-            ),
+        (status,) = self.start(
+            self.function, launch.grid, 1, 1, launch.block, 1, 1, launch.shared_bytes, current_stream(self.device),
+            ctypes.addressof(arguments), 0,
         )  # fmt: skip
+        if status.value:
+            checked(f"launching `{self.compiled.entry}`", (status,))
 
 
 class Gpu:
@@ -81,7 +89,6 @@ class Gpu:
         }
         self._cache_dir = cache_dir
         self._loaded: dict[str, GpuKernel] = {}
-        self._maps: dict[tuple[object, ...], bytes] = {}
         self._counters: dict[tuple[int, int], Tensor] = {}
 
     def target(self, text: KernelText) -> Target:
@@ -101,28 +108,20 @@ class Gpu:
             self._loaded[compiled.key] = self._load(compiled)
         return self._loaded[compiled.key]
 
+    @property
+    def maps_can_be_kept(self) -> bool:
+        return True
+
     def tensor_map(self, request: TensorMapRequest) -> bytes:
         """The 128 bytes of a CUtensorMap; elements outside the tensor are read as 0. Errors: CU825."""
-        key = (
-            request.tensor.data_ptr(),
-            request.tensor.dtype,
-            request.extents,
-            request.strides_bytes,
-            request.box,
-            request.swizzle_bytes,
-        )
-        if key not in self._maps:
-            if len(self._maps) >= _MAX_MAPS:
-                self._maps.clear()
-            self._maps[key] = encode_tensor_map(request)
-        return self._maps[key]
+        return encode_tensor_map(request)
 
     def counters(self, count: int) -> Tensor:
         """Zeros. Launches on one stream follow one another and leave them zero, so each stream has its own; a launch that
         a CUDA graph records gets new ones, since the graph may run beside anything."""
         if torch.cuda.is_current_stream_capturing():
             return torch.zeros(count, dtype=torch.int32, device=self.torch_device)
-        key = (torch.cuda.current_stream(self.torch_device).cuda_stream, count)
+        key = (current_stream(self.torch_device), count)
         if key not in self._counters:
             self._counters[key] = torch.zeros(count, dtype=torch.int32, device=self.torch_device)
         return self._counters[key]
@@ -139,7 +138,7 @@ class Gpu:
                 f"giving blocks {compiled.shared_bytes} bytes of shared memory",
                 driver.cuFuncSetAttribute(function, attribute, compiled.shared_bytes),
             )
-        return GpuKernel(compiled, library, function, self.torch_device)
+        return GpuKernel(compiled, library, function, driver.cuLaunchKernel, self.torch_device)
 
 
 def find_gpu(device: torch.device | None = None) -> Gpu:

@@ -81,6 +81,11 @@ class Device(Protocol):
 
     def load(self, text: KernelText, dtype: DType, head_dim: int) -> LoadedKernel: ...
 
+    @property
+    def maps_can_be_kept(self) -> bool:
+        """Is a descriptor good for more than one launch?"""
+        ...
+
     def tensor_map(self, request: TensorMapRequest) -> bytes: ...
 
     def counters(self, count: int) -> Tensor:

@@ -1,79 +1,66 @@
-"""A patched kernel as a `torch.library` operator: called like the reference, traceable, and refusing what it cannot answer."""
+"""A patched kernel as a PyTorch operator: called like the reference, traceable, and refusing what it cannot answer."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from cubridge.backend.compile.cache import content_key
 from cubridge.backend.compile.headers import include_closure
-from cubridge.backend.launch.arguments import bind_sizes, check_types, outputs_of
+from cubridge.backend.launch.arguments import bind_sizes, check_types
+from cubridge.backend.launch.call_plan import call_form, output_forms
+from cubridge.backend.launch.captured import CaptureSource, NoCaptures
 from cubridge.backend.launch.device import Device, KernelText
-from cubridge.backend.launch.kinds import Kind, check_kind
-from cubridge.backend.launch.runtime import LSE, OUTPUT, Checked, Launcher, new_output, say_once
-from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
+from cubridge.backend.launch.extras import ExtraArgument, bind_extras, split_extras
+from cubridge.backend.launch.prepare import Preparer
+from cubridge.backend.launch.registered import as_result, must_be_dispatched, needs_gradient, register
+from cubridge.backend.launch.runtime import LSE, MAX_PLANS, OUTPUT, Checked, Launcher, say_once
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import Precondition
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.captured import CaptureValue
-
-    Number = bool | int | float
-    CaptureSource = Callable[[Mapping[str, Tensor], Mapping[str, object]], Mapping[str, CaptureValue]]
+    from cubridge.backend.launch.prepared import Inputs, PreparedCall, Values
 
 _NAMESPACE = "cubridge"
-_SCHEMA = "(Tensor q, Tensor k, Tensor v, Tensor?[] tensors, Scalar[] numbers) -> "
 _serial = count()
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraArgument:
-    """An argument of the reference besides q, k, v. `kind`: what a call may give; None where it is `fixed`, and the adaptation
-    holds for the value `adapted` alone (a flag, a string, a number that the reference turns into something else)."""
-
-    name: str
-    default: object = inspect.Parameter.empty
-    kind: Kind | None = None
-    fixed: bool = False
-    adapted: object = None
-
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OperatorPlan:
     """What one operator computes.
 
-    `captures`: from {q, k, v} and the extra arguments to every captured value that the kernel or its host formulas read.
-    `constants`: the captured values among them that the reference fixes; they are part of the operator's identity. `held`: the
-    tensors that the reference computes with besides its arguments."""
+    `captures`: what the reference reads besides q, k, v. `constants`: the captured values among them that the reference writes
+    out; they are part of the operator's identity."""
 
     text: KernelText
-    captures: CaptureSource = field(repr=False)
+    captures: CaptureSource = field(default_factory=NoCaptures, repr=False)
     arguments: tuple[ExtraArgument, ...] = ()
     preconditions: tuple[Precondition, ...] = ()
-    constants: Mapping[str, CaptureValue] = field(default_factory=dict)
+    constants: Mapping[str, CaptureValue] = field(default_factory=dict[str, "CaptureValue"])
     gives_lse: bool = False
-    held: Callable[[], tuple[Tensor, ...]] = field(default=tuple, repr=False)
 
     @property
     def outputs(self) -> tuple[str, ...]:
         return (OUTPUT, LSE) if self.gives_lse else (OUTPUT,)
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The arguments that a call gives."""
+        return tuple(a.name for a in self.arguments if not a.fixed)
 
 
 class AttentionOperator:
     """Called like the reference: `operator(q, k, v, ..)` gives `out`, or `(out, lse)` where the reference does.
 
     `device_of` finds where to run for the device of q; `checked` sees each compiled form before its first result is handed out.
-    Errors of a call: CU809, CU820 to CU826."""
+    Errors of a call: CU490, CU809, CU820 to CU826, CU829."""
 
     def __init__(
         self,
@@ -88,15 +75,34 @@ class AttentionOperator:
         self._device_of = device_of
         self._checked = checked
         self._say = say_once() if say is None else say
+        self._align = max((t.align_bytes for t in plan.text.contract.tensors), default=1)
         self._launchers: dict[torch.device, Launcher] = {}
-        self._operator = _register(self)
+        self._prepared: dict[tuple[object, ...], PreparedCall] = {}
+        self._operator = register(self.name, self, len(plan.outputs))
 
-    def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, *args: object, **kwargs: object
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        tensors, numbers = _split(bind_extras(self.plan.arguments, args, kwargs))
-        refuse_gradients({"q": q, "k": k, "v": v}, self.plan, tensors)
-        return self._operator(q, k, v, tensors, numbers)
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, *args: object, **kwargs: object) -> Any:
+        values = bind_extras(self.plan.arguments, args, kwargs)
+        inputs = as_autocast((q, k, v))
+        refuse_gradients(inputs, self.plan, values)
+        if must_be_dispatched(inputs):
+            return self._operator(*inputs, *split_extras(values, self.plan.free))
+        return as_result(self.run(inputs, values))
+
+    def run(self, inputs: Inputs, values: Values) -> list[Tensor]:
+        """What the operator does on real tensors. `values`: the extra arguments, without the fixed ones."""
+        given = (*values, *self.plan.captures.state().values())
+        form = call_form((*inputs, *given), self._align)
+        prepared = self._prepared.get(form)
+        if prepared is None:
+            prepared = self._prepare(inputs, given)
+            if len(self._prepared) >= MAX_PLANS:
+                self._prepared.clear()
+            self._prepared[form] = prepared
+        return prepared(inputs, given)
+
+    def _prepare(self, inputs: Inputs, given: Values) -> PreparedCall:
+        launcher = self.launcher(inputs[0].device)
+        return Preparer(self.plan.captures, self.plan.arguments, launcher, self.plan.outputs).prepare(inputs, given)
 
     def launcher(self, device: torch.device) -> Launcher:
         """The launcher for tensors on `device`. Errors: CU820 where nothing there runs kernels."""
@@ -107,26 +113,17 @@ class AttentionOperator:
             )
         return self._launchers[device]
 
-    def run(self, inputs: Mapping[str, Tensor], extras: Mapping[str, object]) -> list[Tensor]:
-        """What the operator does on real tensors."""
-        sizes = bind_sizes(self.plan.text.contract, inputs)
-        for argument in self.plan.arguments:
-            if argument.kind is not None:
-                check_kind(argument.name, argument.kind, extras[argument.name], sizes)
-        captures = self.plan.captures(inputs, extras)
-        outputs = self.launcher(inputs["q"].device).run(inputs, captures, self.plan.outputs)
-        return [outputs[name] for name in self.plan.outputs]
-
-    def shapes(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
+    def shapes(self, inputs: Inputs) -> list[Tensor]:
         """What the operator gives on fake tensors: outputs without values."""
-        check_types(self.plan.text.contract, inputs)
-        sizes = bind_sizes(self.plan.text.contract, inputs)
-        by_name = {a.name: a for a in outputs_of(self.plan.text.contract)}
-        return [new_output(by_name[name], sizes, inputs["q"]) for name in self.plan.outputs]
+        contract, named = self.plan.text.contract, dict(zip("qkv", inputs, strict=True))
+        check_types(contract, named)
+        forms = output_forms(contract, self.plan.outputs, bind_sizes(contract, named), inputs[0].dtype)
+        made = {o.name: inputs[0].new_empty(o.shape, dtype=o.dtype) for o in forms}
+        return [made[name] for name in self.plan.outputs]
 
 
 def operator_key(plan: OperatorPlan) -> str:
-    """Content of an operator: text, headers, contract, preconditions, arguments, captured constants."""
+    """Content of an operator: text, headers, contract, preconditions, arguments, constants."""
     headers = [(name, h.digest) for name, h in include_closure(plan.text.source, plan.text.include_dirs).items()]
     return content_key(
         plan.text.source.digest,
@@ -139,95 +136,6 @@ def operator_key(plan: OperatorPlan) -> str:
     )
 
 
-def bind_extras(
-    arguments: Sequence[ExtraArgument], args: Sequence[object], kwargs: Mapping[str, object]
-) -> dict[str, object]:
-    """The extra arguments by name, as Python binds them, without the fixed ones.
-    Errors: CU821 for a missing, unknown or repeated one, and for another value of a fixed one."""
-    given = _given_extras(arguments, args, kwargs)
-    bound: dict[str, object] = {}
-    for argument in arguments:
-        if argument.name not in given and argument.required:
-            raise _bad_call(f"the argument `{argument.name}` is missing")
-        value = given.get(argument.name, argument.default)
-        if not argument.fixed:
-            bound[argument.name] = value
-        elif value is not argument.adapted and value != argument.adapted:
-            raise _bad_call(
-                f"`{argument.name}` is {value!r}; the kernel was adapted with {argument.adapted!r}",
-                "adapt the reference with this value",
-            )
-    return bound
-
-
-def _given_extras(
-    arguments: Sequence[ExtraArgument], args: Sequence[object], kwargs: Mapping[str, object]
-) -> dict[str, object]:
-    """What a call gives, by name. Errors: CU821 for an unknown or repeated argument."""
-    if len(args) > len(arguments):
-        raise _bad_call(f"{len(args)} arguments after q, k, v; the reference takes {len(arguments)}")
-    given = {a.name: value for a, value in zip(arguments, args, strict=False)}
-    for name, value in kwargs.items():
-        if name in given:
-            raise _bad_call(f"two values for the argument `{name}`")
-        if all(a.name != name for a in arguments):
-            raise _bad_call(f"the reference has no argument `{name}`")
-        given[name] = value
-    return given
-
-
-def refuse_gradients(inputs: Mapping[str, Tensor], plan: OperatorPlan, tensors: Sequence[Tensor | None]) -> None:
-    """Errors: CU822 where autograd would record this call. There is no backward, and a detached answer would be a lie."""
-    if not torch.is_grad_enabled():
-        return
-    names = [*inputs, *(a.name for a in plan.arguments if not a.fixed)]
-    for name, tensor in zip(names, (*inputs.values(), *tensors), strict=True):
-        if tensor is not None and tensor.requires_grad:
-            raise _needs_gradient(f"`{name}` requires a gradient")
-    if any(tensor.requires_grad for tensor in plan.held()):
-        raise _needs_gradient("a parameter that the reference holds requires a gradient")
-
-
-def _register(operator: AttentionOperator) -> Callable[..., Tensor | tuple[Tensor, Tensor]]:
-    names = [a.name for a in operator.plan.arguments if not a.fixed]
-    single = not operator.plan.gives_lse
-
-    def run(q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor | None], numbers: list[Number]) -> object:
-        values = [number if tensor is None else tensor for tensor, number in zip(tensors, numbers, strict=True)]
-        outputs = operator.run({"q": q, "k": k, "v": v}, dict(zip(names, values, strict=True)))
-        return outputs[0] if single else tuple(outputs)
-
-    def fake(q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor | None], numbers: list[Number]) -> object:
-        del tensors, numbers
-        outputs = operator.shapes({"q": q, "k": k, "v": v})
-        return outputs[0] if single else tuple(outputs)
-
-    def refuse(*_: object) -> None:
-        raise _needs_gradient("an input requires a gradient")
-
-    schema = _SCHEMA + ("Tensor" if single else "(Tensor, Tensor)")
-    registered = torch.library.custom_op(operator.name, run, mutates_args=(), schema=schema)
-    registered.register_fake(fake)
-    registered.register_autograd(refuse, setup_context=lambda ctx, inputs, output: refuse())
-    return registered
-
-
-def _split(extras: Mapping[str, object]) -> tuple[list[Tensor | None], list[Number]]:
-    """Extra arguments in order as the operator's two lists; one holds None or 0 where the other holds the value."""
-    tensors: list[Tensor | None] = []
-    numbers: list[Number] = []
-    for name, value in extras.items():
-        if isinstance(value, torch.Tensor):
-            tensors.append(value)
-            numbers.append(0)
-        elif isinstance(value, (bool, int, float)):
-            tensors.append(None)
-            numbers.append(value)
-        else:
-            raise _bad_call(f"`{name}` is a {type(value).__name__}; a tensor or a number is expected")
-    return tensors, numbers
-
-
 def _content(value: CaptureValue) -> object:
     if not isinstance(value, Tensor):
         return (type(value).__name__, repr(value))
@@ -235,10 +143,23 @@ def _content(value: CaptureValue) -> object:
     return (str(plain.dtype), tuple(plain.shape), plain.reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
-def _bad_call(message: str, help_: str | None = None) -> CuError:
-    return CuError(Diagnostic("CU821", message, help=help_))
+def as_autocast(inputs: Inputs) -> Inputs:
+    """q, k, v as `scaled_dot_product_attention` reads them: under autocast in its type."""
+    kind = inputs[0].device.type
+    if kind not in ("cuda", "cpu") or not torch.is_autocast_enabled(kind):
+        return inputs
+    dtype = torch.get_autocast_dtype(kind)
+    q, k, v = (t.to(dtype) if t.is_floating_point() and t.dtype is not torch.float64 else t for t in inputs)
+    return q, k, v
 
 
-def _needs_gradient(what: str) -> Refused:
-    help_ = "call it under torch.no_grad(), or detach the input; there is no backward yet"
-    return Refused(Diagnostic("CU822", f"{what}; this operator has none to give", help=help_))
+def refuse_gradients(inputs: Inputs, plan: OperatorPlan, values: Sequence[object]) -> None:
+    """Errors: CU822 where autograd would record this call. There is no backward, and a detached answer would be a lie."""
+    if not torch.is_grad_enabled():
+        return
+    for name, tensor in zip(("q", "k", "v", *plan.free), (*inputs, *values), strict=True):
+        if isinstance(tensor, Tensor) and tensor.requires_grad:
+            raise needs_gradient(f"`{name}` requires a gradient")
+    for path, tensor in plan.captures.state().items():
+        if tensor.requires_grad:
+            raise needs_gradient(f"`{path}`, which the reference reads, requires a gradient")

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-import torch
-
-from cubridge.backend.launch.arguments import bind_sizes, check_device, check_preconditions, check_types, outputs_of
-from cubridge.backend.launch.call_plan import MAX_INT, CallForm, CallPlan, call_form, make_plan
-from cubridge.backend.launch.captured import captured_tensor, scalar_captures
+from cubridge.backend.launch.arguments import bind_sizes, check_device, check_preconditions, check_types
+from cubridge.backend.launch.call_plan import (
+    MAX_INT,
+    EmptyPlan,
+    OutputForm,
+    Plan,
+    call_form,
+    make_plan,
+    output_forms,
+)
+from cubridge.backend.launch.captured import numbers_read
+from cubridge.backend.launch.capturing import refuse_capturing
 from cubridge.backend.launch.device import Device, KernelText, LoadedKernel
-from cubridge.ir.contract import (
-    CapturedAddress,
-    CounterAddress,
-    ElementType,
-    HostValue,
-    MapOfTensor,
-    ParamField,
-    TensorAddress,
-    TensorArgument,
-    TensorStride,
-)  # fmt: skip
-from cubridge.ir.diagnostics import CuError, Diagnostic, InternalError
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.contract import CapturedAddress
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Precondition
 from cubridge.ir.types import DType
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cubridge.backend.launch.arguments import Scalar
     from cubridge.backend.launch.captured import CaptureValue
 
 
 OUTPUT = "o"
 LSE = "lse"
 """Names that a contract gives the output and its log-sum-exp; inputs are `q`, `k`, `v`."""
-_MAX_PLANS = 1024
+MAX_PLANS = 1024
 _log = logging.getLogger("cubridge")
 
 
@@ -78,8 +74,9 @@ class Launcher:
         self.say = say_once() if say is None else say
         self._checked = checked
         self._kernels: dict[tuple[DType, int], LoadedKernel] = {}
-        self._plans: dict[CallForm, CallPlan | None] = {}
-        self._align = max((t.align_bytes for t in text.contract.tensors), default=1)
+        self._plans: dict[tuple[object, ...], Plan] = {}
+        self.align = max((t.align_bytes for t in text.contract.tensors), default=1)
+        self.arrays = tuple(f.value.name for f in text.contract.captured if isinstance(f.value, CapturedAddress))
 
     def __call__(
         self, q: Tensor, k: Tensor, v: Tensor, captures: Mapping[str, CaptureValue] | None = None, *, lse: bool = False
@@ -93,55 +90,73 @@ class Launcher:
         self, inputs: Mapping[str, Tensor], captures: Mapping[str, CaptureValue], wanted: Sequence[str]
     ) -> dict[str, Tensor]:
         """The outputs of the contract named in `wanted`, new tensors. Inputs by the contract's names."""
-        sizes = bind_sizes(self.text.contract, inputs)
-        half = next(iter(inputs.values()))
-        outputs = {
-            argument.name: new_output(argument, sizes, half)
-            for argument in outputs_of(self.text.contract)
-            if argument.name in wanted or not argument.optional
-        }
-        self.run_into(inputs, captures, outputs)
-        return {name: outputs[name] for name in wanted}
+        captures = numbers_read(captures)
+        form = (tuple(wanted), call_form((*inputs.values(), *captures.values()), self.align), tuple(captures))
+        plan = self._planned(form, lambda: self.plan(inputs, captures, wanted))
+        outputs = plan.new_outputs(next(iter(inputs.values())))
+        self._launch(plan, inputs, captures, outputs)
+        made = {o.name: output for o, output in zip(plan.made, outputs, strict=True)}
+        return {name: made[name] for name in wanted}
 
     def run_into(
         self, inputs: Mapping[str, Tensor], captures: Mapping[str, CaptureValue], outputs: Mapping[str, Tensor]
     ) -> None:
         """Write the outputs given; an optional one that is absent is not computed. Errors: CU826 for an output that the
         kernel cannot write where it lies; as `__call__`."""
-        scalars = scalar_captures(captures)
-        form = call_form({**inputs, **outputs}, scalars, self._align)
-        if form not in self._plans:
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            self._plans[form] = self._plan(inputs, outputs, scalars)
-        plan = self._plans[form]
-        if plan is None:
-            _fill_empty(outputs)
-            return
-        tensors = {**inputs, **outputs}
-        for name, reason in plan.copies.items():
-            self.say(f"`{name}` is copied before every launch: {reason}")
-            tensors[name] = tensors[name].clone(memory_format=torch.contiguous_format)
-        keep = list(tensors.values())
-        values = {f.name: self._value(f, tensors, captures, plan, keep) for _, f in plan.dynamic}
-        plan.kernel.launch(plan.launch(values), keep)
+        captures = numbers_read(captures)
+        values = (*inputs.values(), *outputs.values(), *captures.values())
+        form = (tuple(outputs), call_form(values, self.align), tuple(captures), "into")
+        plan = self._planned(form, lambda: self._plan(inputs, captures, outputs, ()))
+        self._launch(plan, inputs, captures, tuple(outputs.values()))
+
+    def plan(self, inputs: Mapping[str, Tensor], captures: Mapping[str, CaptureValue], wanted: Sequence[str]) -> Plan:
+        """How to launch calls of the form of this one; the plan makes the outputs of `wanted`. Errors: as `__call__`."""
+        half = next(iter(inputs.values()))
+        made = output_forms(self.text.contract, wanted, bind_sizes(self.text.contract, inputs), half.dtype)
+        outputs = {o.name: half.new_empty(o.shape, dtype=o.dtype) for o in made}
+        return self._plan(inputs, captures, outputs, made)
 
     def _plan(
-        self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], scalars: Mapping[str, Scalar]
-    ) -> CallPlan | None:
-        """How to launch calls of this form; None where there is nothing to launch."""
+        self,
+        inputs: Mapping[str, Tensor],
+        captures: Mapping[str, CaptureValue],
+        outputs: Mapping[str, Tensor],
+        made: tuple[OutputForm, ...],
+    ) -> Plan:
         contract = self.text.contract
         sizes = bind_sizes(contract, inputs)
         dtype = check_types(contract, inputs)
         check_device({**inputs, **outputs}, self.device.torch_device)
+        scalars = {name: value for name, value in captures.items() if isinstance(value, (bool, int, float))}
         check_preconditions(self.preconditions, {**scalars, **sizes})
-        if 0 in sizes.values():
-            return None
         if any(n > MAX_INT for n in sizes.values()):
             raise CuError(Diagnostic("CU826", f"sizes past 2^31 - 1: {sizes}"))
+        if 0 in sizes.values():
+            return EmptyPlan(made, tuple(-math.inf if name == LSE else 0.0 for name in outputs))
         kernel = self._kernel(dtype, sizes["D"])
         names = {**scalars, **self.device.constants, **dict(kernel.instantiation.macros), **sizes}
-        return make_plan(contract, kernel, names, inputs, outputs)
+        plan = make_plan(self.device, contract, kernel, names, (inputs, outputs, captures), made)
+        for _, name, reason in plan.copies:
+            self.say(f"`{name}` is copied before every launch: {reason}")
+        return plan
+
+    def _planned(self, form: tuple[object, ...], make: Callable[[], Plan]) -> Plan:
+        if form not in self._plans:
+            plan = make()
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
+            self._plans[form] = plan
+        return self._plans[form]
+
+    def _launch(
+        self,
+        plan: Plan,
+        inputs: Mapping[str, Tensor],
+        captures: Mapping[str, CaptureValue],
+        outputs: Sequence[Tensor],
+    ) -> None:
+        arrays = [captures[name] for name in self.arrays]
+        plan.launch(tuple(inputs.values()), outputs, arrays)  # pyright: ignore[reportArgumentType]
 
     def prepare(self, dtype: DType, head_dim: int) -> LoadedKernel:
         """Compile and load a form before its first call."""
@@ -150,6 +165,9 @@ class Launcher:
     def _kernel(self, dtype: DType, head_dim: int) -> LoadedKernel:
         form = (dtype, head_dim)
         if form not in self._kernels:
+            refuse_capturing(
+                self.device.torch_device, f"{self.text.source.name} is compiled for {dtype}, head dim {head_dim}"
+            )
             if self._kernels:
                 self.say(f"{self.text.source.name}: compiled again for {dtype} and head dim {head_dim}")
             self._kernels[form] = self.device.load(self.text, dtype, head_dim)
@@ -165,45 +183,3 @@ class Launcher:
             del self._kernels[form]
             self._plans.clear()
             raise
-
-    def _value(
-        self,
-        field: ParamField,
-        tensors: Mapping[str, Tensor],
-        captures: Mapping[str, CaptureValue],
-        plan: CallPlan,
-        keep: list[Tensor],
-    ) -> int | bytes:
-        """The address or tensor map of a field; tensors that are made for it go into `keep`."""
-        match field.value:
-            case TensorAddress(name):
-                return tensors[name].data_ptr()
-            case MapOfTensor(name):
-                return self.device.tensor_map(plan.maps[name].request(tensors))
-            case CapturedAddress():
-                array = captured_tensor(field, captures, plan.names, self.device.torch_device)
-                keep.append(array)
-                return array.data_ptr()
-            case CounterAddress(count):
-                if self.text.contract.equal_work:
-                    return 0
-                counters = self.device.counters(count)
-                keep.append(counters)
-                return counters.data_ptr()
-            case TensorStride() | HostValue():
-                raise InternalError(f"`p.{field.name}` does not differ from call to call")
-            case _:
-                assert_never(field.value)
-
-
-def new_output(argument: TensorArgument, sizes: Mapping[str, int], half: Tensor) -> Tensor:
-    """An output without values, on the device of `half` and for half outputs of its type."""
-    shape = [evaluate_number(e, sizes) for e in argument.shape]
-    dtype = half.dtype if argument.element is ElementType.HALF else torch.float32
-    return half.new_empty(shape, dtype=dtype)  # pyright: ignore[reportCallIssue, reportArgumentType]
-
-
-def _fill_empty(outputs: Mapping[str, Tensor]) -> None:
-    """No query, or no key: every row is one that sees no key."""
-    for name, output in outputs.items():
-        output.fill_(-torch.inf if name == LSE else 0.0)

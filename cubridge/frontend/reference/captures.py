@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import keyword
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, Literal
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.algebra.polynomials import ZERO
 from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
-from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
+from cubridge.frontend.reference.evaluate import CPU, TensorEvaluator
 from cubridge.frontend.reference.lift import Computed, Lifter
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
@@ -26,6 +26,8 @@ from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Expr, IntLit
 from cubridge.ir.source import Span
 from cubridge.ir.spec import Capture, CaptureKind
+
+Input = Tensor | int | float | bool
 
 _RESERVED: Final = frozenset(
     (*SIZES, *NAMED_CONSTANTS, *FUNCTIONS, "s", "x", "m", "acc", "b", "h", "i", "j", "e", "row", "tile", "smem", "p")
@@ -38,10 +40,6 @@ _DTYPES: Final[dict[Sort, Literal["f32", "i32", "bool"]]] = {Sort.REAL: "f32", S
 def follows_sizes(extent: Term) -> bool:
     """Is it a formula of the sizes of q, k, v?"""
     return all(x.name in (*SIZES, "G") for x in walk(extent) if isinstance(x, Size))
-
-
-CHECKED_AT_ONCE: Final = 1 << 24
-"""Values of a subscript that are in memory while it is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +99,32 @@ class CaptureTable:
             return all(x.tensor in scalars for x in walk(self.computed[tensor].term) if isinstance(x, Load))
         return tensor in scalars
 
+    def inputs_of(self, capture: str) -> frozenset[str]:
+        """Names of arguments, q, k and v among them, and paths of what the reference keeps, that a capture is made of."""
+        found: set[str] = set()
+        queue, seen = [next(s.tensor for s in self.sources.values() if s.name == capture)], set[str]()
+        while queue:
+            tensor = queue.pop()
+            if tensor not in seen:
+                seen.add(tensor)
+                made_of = self._made_of(tensor)
+                queue += made_of
+                if not made_of and tensor in self.lifter.state:
+                    found.add(self.lifter.state[tensor].path)
+                elif tensor in self.lifter.recording.inputs or tensor in self.lifter.recording.scalars:
+                    found.add(tensor)
+        return frozenset(found)
+
+    def _made_of(self, tensor: str) -> frozenset[str]:
+        """What a computed tensor reads."""
+        if tensor in self.computed:
+            return frozenset(x.tensor for x in walk(self.computed[tensor].term) if isinstance(x, Load))
+        if tensor in self.lifter.replayed:
+            call = self.lifter.replayed[tensor].call
+            operands = [a for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor)]
+            return frozenset[str]().union(*(self.lifter.values[id(t)].reads for t in operands))
+        return frozenset()
+
     def _free_name(self, tensor: str, is_number: bool) -> str:
         """A word that CuIR can read and that nothing else has; host formulas read numbers beside macros."""
         name = re.sub(r"\W", "_", tensor, flags=re.ASCII)
@@ -143,106 +167,52 @@ class CaptureTable:
 _EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of one, or a number"
 
 
-_NARROW_HELP: Final = "kernels read 32-bit integers: number documents and positions from 0"
-_MAY_PASS_32_BITS: Final = {torch.int64: -(1 << 31), torch.uint32: 0, torch.uint64: 0}
-"""With the least value that is read right; as int64, a uint64 that is too large is negative."""
-
-
-def _fits_32_bits(value: Tensor) -> bool:
-    if value.dtype not in _MAY_PASS_32_BITS or not value.numel():
-        return True
-    low, high = value.long().aminmax()
-    return bool(low >= _MAY_PASS_32_BITS[value.dtype]) and bool(high < 1 << 31)
-
-
 @dataclass(frozen=True, slots=True)
 class CaptureValues:
-    """Computes the tensors of a spec's captures for one launch."""
+    """Computes the tensors of a spec's captures for one launch, on `device`; nothing waits for it. `inputs`: q, k, v where a
+    computed capture reads them, and the extra inputs."""
 
     lifter: Lifter
     table: CaptureTable
+    sizes: Mapping[str, int]
+    inputs: Mapping[str, Input]
+    device: torch.device = CPU
 
-    def at(
-        self, sizes: Mapping[str, int], inputs: Mapping[str, Tensor | int | float | bool], wide: bool = False
-    ) -> dict[str, Tensor]:
-        """`inputs`: q, k, v where a computed capture reads them, and the extra inputs. `wide`: floats stay fp64."""
-        replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide)
-        tensors = self._lookup(replay, inputs, sizes)
+    def at(self, wide: bool = False, names: Container[str] | None = None) -> dict[str, Tensor]:
+        """All, or those of `names`. `wide`: floats stay fp64. Errors: CU490 for a float where an integer was."""
+        tensors = self.tensors(wide)
         found: dict[str, Tensor] = {}
         for source in self.table.sources.values():
-            value = tensors(source.tensor)
-            kept = [1] if source.is_single else [value.shape[a] for a in source.kept]
-            found[source.name] = _converted(value, source, wide).reshape(kept)
+            if names is None or source.name in names:
+                value = tensors(source.tensor)
+                kept = [1] if source.is_single else [value.shape[a] for a in source.kept]
+                found[source.name] = _converted(value, source, wide).reshape(kept)
         return found
 
-    def _lookup(
-        self, replay: Replay, inputs: Mapping[str, Tensor | int | float | bool], sizes: Mapping[str, int]
-    ) -> Callable[[str], Tensor]:
+    def tensors(self, wide: bool = False) -> Callable[[str], Tensor]:
+        """From names of tensors in terms to what they hold."""
+        lifter = self.lifter
+        replay = Replay.start(lifter.recording, lifter.sizes, self.sizes, self.inputs, wide, self.device)
+        written = {id(real.tensor): real for real in lifter.recording.reals}
+
         def tensor(name: str) -> Tensor:
             if name in self.table.computed:
                 made = self.table.computed[name]
-                return TensorEvaluator(sizes, tensor).over(made.term, made.indices)
-            if name in self.lifter.replayed:
-                return replay.tensor(self.lifter.replayed[name].tensor)
-            if name in self.lifter.state:
-                return self.lifter.state[name].tensor().detach()
-            if name in self.lifter.constants:
-                return self.lifter.constants[name].detach()
-            return torch.as_tensor(inputs[name])
+                return TensorEvaluator(self.sizes, tensor, self.device).over(made.term, made.indices)
+            if name in lifter.replayed:
+                return replay.tensor(lifter.replayed[name].tensor)
+            if name in lifter.state:
+                return lifter.state[name].tensor().detach().to(self.device)
+            if name in lifter.constants:
+                return written[id(lifter.constants[name])].now(self.device)
+            given = self.inputs[name]
+            return given if isinstance(given, Tensor) else torch.full((), given, device=self.device)
 
         return tensor
 
-    def check(
-        self,
-        subscripts: Mapping[tuple[Term, Term], Span],
-        flags: Mapping[str, Span],
-        sizes: Mapping[str, int],
-        inputs: Mapping[str, Tensor | int | float | bool],
-    ) -> None:
-        """What was declared of captured values: subscripts are in range, flags are 0 or 1. Errors: CU490."""
-        if not subscripts and not flags:
-            return
-        replay = Replay.start(self.lifter.recording, self.lifter.sizes, sizes, inputs, wide=False)
-        tensors = self._lookup(replay, inputs, sizes)
-        for name, span in flags.items():
-            value = tensors(name)
-            if not bool(((value == 0) | (value == 1)).all()):
-                message = f"`{name}` is used as a flag, 0 or 1, and holds other values"
-                refuse("CU490", message, span, "pass a boolean tensor, or an additive mask")
-        known = {**sizes, **self._own_extents(inputs), **{n: v for n, v in inputs.items() if not isinstance(v, Tensor)}}
-        evaluator = TensorEvaluator(known, tensors)
-        for (term, extent), span in subscripts.items():
-            self._check_subscript(evaluator, term, int(evaluate_number(extent, known)), span)
-
-    def _check_subscript(self, evaluator: TensorEvaluator, term: Term, extent: int, span: Span) -> None:
-        """Errors: CU490 for a value outside range(extent)."""
-        indices = free_indices(term)
-        counts = [int(evaluate_number(x.extent, evaluator.sizes)) for x in indices]
-        if 0 in counts:
-            return
-        step = max(1, CHECKED_AT_ONCE // max(1, math.prod(counts[1:])))
-        for start in range(0, counts[0], step) if counts else (None,):
-            rows = None if start is None else range(start, min(start + step, counts[0]))
-            low, high = evaluator.over(term, indices, rows).aminmax()
-            if low < 0:
-                message = f"a captured subscript is negative: {int(low)}"
-                refuse("CU490", message, span, "count from the start: add the extent")
-            if high >= extent:
-                message = f"a captured subscript is {int(high)}, and there are {extent} elements"
-                refuse("CU490", message, span, "the reference fails there too")
-
-    def _own_extents(self, inputs: Mapping[str, Tensor | int | float | bool]) -> dict[str, int]:
-        """Extents of arguments that follow no size, by their names."""
-        return {
-            extent.own: value.shape[axis]
-            for name, extents in self.lifter.recording.extents.items()
-            for axis, extent in enumerate(extents)
-            if extent.own and isinstance(value := inputs.get(name), Tensor)
-        }
-
 
 def _converted(value: Tensor, source: Source, wide: bool) -> Tensor:
-    """As a kernel reads it. Errors: CU490 for a float where an integer was, or an integer of more than 32 bits."""
+    """As a kernel reads it; that integers fit 32 bits is a requirement. Errors: CU490 for a float where an integer was."""
     match source.sort:
         case Sort.REAL:
             return value.double() if wide else value.float()
@@ -253,10 +223,6 @@ def _converted(value: Tensor, source: Source, wide: bool) -> Tensor:
                     f"`{source.name}` is {value.dtype}, and was an integer when the reference was read",
                     source.span,
                 )
-            if wide:
-                return value.long()
-            if not _fits_32_bits(value):
-                refuse("CU490", f"`{source.name}` holds integers that 32 bits do not hold", source.span, _NARROW_HELP)
-            return value.int()
+            return value.long() if wide else value.int()
         case Sort.BOOL:
             return value

@@ -103,12 +103,18 @@ _TENSORS: Final[dict[str, Callable[..., Tensor]]] = {
 }  # fmt: skip
 
 
+CPU: Final = torch.device("cpu")
+
+
 class TensorEvaluator:
     """Evaluates terms over whole index ranges; axis n of a result is the n-th index in scope."""
 
-    def __init__(self, sizes: Mapping[str, Number], tensors: Callable[[str], Tensor]) -> None:
+    def __init__(
+        self, sizes: Mapping[str, Number], tensors: Callable[[str], Tensor], device: torch.device | None = None
+    ) -> None:
         self.sizes = sizes
         self.tensors = tensors
+        self.device = CPU if device is None else device
         self._start = 0
 
     def over(self, term: Term, indices: tuple[Index, ...], first: range | None = None) -> Tensor:
@@ -130,17 +136,17 @@ class TensorEvaluator:
         value = lambda t: self._value(t, scope, extents, memo)  # noqa: E731
         match term:
             case Const():
-                return torch.tensor(term.value if term.sort is not Sort.REAL else float(term.value), dtype=_dtype(term))
+                return self._number(float(term.value) if term.sort is Sort.REAL else term.value, _dtype(term))
             case Size():
-                return torch.tensor(evaluate_number(term, self.sizes))
+                return self._number(evaluate_number(term, self.sizes))
             case Index():
                 axis = scope[term.name]
                 start = 0 if axis else self._start
-                return torch.arange(start, start + extents[axis]).view(
+                return torch.arange(start, start + extents[axis], device=self.device).view(
                     [-1 if n == axis else 1 for n in range(len(extents))]
                 )
             case Poly():
-                total = torch.tensor(0)
+                total = self._number(0)
                 for monomial, c in term.monomials:
                     total = total + c * math.prod(map(value, monomial))
                 return total
@@ -154,6 +160,10 @@ class TensorEvaluator:
                 raise InternalError(f"{term!r} has no value before the launch")
             case _:
                 raise InternalError(type(term).__name__)
+
+    def _number(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
+        """A fill, which a CUDA graph can record as it cannot a copy from the host."""
+        return torch.full((), value, dtype=dtype, device=self.device)
 
     def _load(self, term: Load, indices: list[Tensor]) -> Tensor:
         tensor = self.tensors(term.tensor)

@@ -118,10 +118,15 @@ class Real:
     tensor: Tensor
     fake: FakeTensor
     state: StateTensor | None
+    copies: dict[torch.device, Tensor] = field(default_factory=dict[torch.device, Tensor], compare=False, repr=False)
 
-    def now(self) -> Tensor:
-        """What a call reads. Errors: CU490."""
-        return self.tensor if self.state is None else self.state.tensor()
+    def now(self, device: torch.device) -> Tensor:
+        """What a call reads, on a device. What the code writes out never changes, and is copied to a device once. Errors: CU490."""
+        if self.state is not None:
+            return self.state.tensor().detach().to(device)
+        if device not in self.copies:
+            self.copies[device] = self.tensor.detach().to(device)
+        return self.copies[device]
 
 
 class Recorder(TorchDispatchMode):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.algebra.terms import Term
-from cubridge.frontend.reference.evaluate import evaluate_number
+from cubridge.frontend.reference.evaluate import CPU, evaluate_number
 from cubridge.frontend.reference.record import Call, Recording
 from cubridge.frontend.reference.sizes import SizeReader
 
@@ -44,12 +44,13 @@ def _default_dtype(dtype: torch.dtype) -> Generator[None]:
 
 @dataclass
 class Replay:
-    """One replay. `values`: real tensors by the identity of their fake twins."""
+    """One replay, on one device. `values`: real tensors by the identity of their fake twins."""
 
     recording: Recording
     reader: SizeReader
     sizes: Mapping[str, int | float | bool]
     wide: bool
+    device: torch.device
     values: dict[int, Tensor] = field(default_factory=dict)
     numbers: dict[Term, int | float | bool] = field(default_factory=dict)
     producers: dict[int, Call] = field(default_factory=dict)
@@ -61,16 +62,17 @@ class Replay:
         sizes: Mapping[str, int],
         inputs: Mapping[str, Tensor | int | float | bool],
         wide: bool,
+        device: torch.device = CPU,
     ) -> Replay:
         """`wide`: every float is fp64. `inputs`: q, k, v and the extra inputs by name."""
         scalars = {n: v for n, v in inputs.items() if not isinstance(v, Tensor)}
-        replay = Replay(recording, reader, {**sizes, **scalars}, wide)
+        replay = Replay(recording, reader, {**sizes, **scalars}, wide, device)
         for name, fake in recording.inputs.items():
             given = inputs.get(name)
             if isinstance(given, Tensor):
                 replay.values[id(fake)] = replay.widened(given)
         for real in recording.reals:
-            replay.values[id(real.fake)] = replay.widened(real.now().detach())
+            replay.values[id(real.fake)] = replay.widened(real.now(device))
         for call in recording.calls:
             for output in call.outputs():
                 if isinstance(output, Tensor):
@@ -102,6 +104,8 @@ class Replay:
     def _run(self, call: Call) -> None:
         args = tuple(self._operand(a) for a in call.args)
         kwargs = {name: self._operand(a) for name, a in call.kwargs.items()}
+        if _makes_from_numbers(call):
+            kwargs["device"] = self.device
         if self.wide and call.name in _HALF_TO_FLOAT:
             args = (*args[:2], False)
         with torch.no_grad():
@@ -125,6 +129,8 @@ class Replay:
             return [self._operand(x) for x in operand]
         if isinstance(operand, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.number(operand)
+        if isinstance(operand, torch.device):
+            return self.device
         if self.wide and isinstance(operand, torch.dtype) and operand.is_floating_point:
             return torch.float64
         return operand
@@ -134,6 +140,13 @@ class Replay:
         if term not in self.numbers:
             self.numbers[term] = evaluate_number(term, self.sizes)
         return self.numbers[term]
+
+
+def _makes_from_numbers(call: Call) -> bool:
+    """Does the call make a tensor of no other, on the device that it names?"""
+    operands = pytree.tree_leaves((call.args, call.kwargs))
+    named = any(a.name == "device" for a in call.func._schema.arguments)  # pyright: ignore[reportPrivateUsage]
+    return named and not any(isinstance(a, Tensor) for a in operands)
 
 
 def is_constant(call: Call) -> bool:

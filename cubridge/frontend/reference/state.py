@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cubridge.frontend.reference.reach import Route, follow, reachable
 from cubridge.frontend.reference.refusal import refuse
+from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.source import Span
 
 MAX_HEADS: Final = 256
@@ -70,13 +71,14 @@ class StateNumber:
     value: object
     span: Span
 
-    def check(self) -> None:
-        """Errors: CU490 where it is another number now."""
+    def fault(self) -> Diagnostic | None:
+        """CU490 where it is another number now; reading it waits for the tensor's device."""
         with torch.no_grad():
             now = getattr(self.source.tensor().detach(), self.method)()
-        if now != self.value:
-            message = f"`{self.source.path}` is {now!r}, and was {self.value!r} when the reference was read"
-            refuse("CU490", message, self.span, f"{_AGAIN}, or let it stay a tensor there")
+        if now == self.value:
+            return None
+        message = f"`{self.source.path}` is {now!r}, and was {self.value!r} when the reference was read"
+        return Diagnostic("CU490", message, self.span, help=f"{_AGAIN}, or let it stay a tensor there")
 
 
 @dataclass(frozen=True, slots=True)

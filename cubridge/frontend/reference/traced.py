@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cubridge.frontend.reference.algebra.terms import Arena, new_arena
 from cubridge.frontend.reference.assemble import Assembled
-from cubridge.frontend.reference.captures import CaptureValues, follows_sizes
-from cubridge.frontend.reference.evaluate import evaluate_number
+from cubridge.frontend.reference.captures import CaptureValues, Input, follows_sizes
+from cubridge.frontend.reference.evaluate import CPU, evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
@@ -20,13 +20,13 @@ from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.quiet import off_stdout, uncompiled
 from cubridge.frontend.reference.record import first_line
 from cubridge.frontend.reference.refusal import fail
+from cubridge.frontend.reference.requirements import requirements
 from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.nodes import Expr
+from cubridge.ir.requirement import Requirement
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Shape
-
-Input = Tensor | int | float | bool
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,35 @@ class Traced:
         states = [*(r.state for r in recording.reals if r.state is not None), *(n.source for n in recording.numbers)]
         return {s.path: s.tensor() for s in states}
 
-    def held(self) -> tuple[Tensor, ...]:
-        """The tensors of `state`."""
-        return tuple(self.state().values())
-
     def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
-        """The spec's captures for one launch. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
-        for number in self.assembled.lifter.recording.numbers:
-            number.check()
+        """The spec's captures for one launch, on the CPU. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
+        for requirement in self.requirements(sizes, inputs):
+            requirement.check()
         with new_arena(self.arena):
-            values = CaptureValues(self.assembled.lifter, self.assembled.table)
-            values.check(self.assembled.subscripts, self.arena.flags, sizes, inputs)
-            return values.at(sizes, inputs, wide)
+            return self._values(sizes, inputs, CPU).at(wide)
+
+    def computed(
+        self, names: Container[str], sizes: Mapping[str, int], inputs: Mapping[str, Input], device: torch.device
+    ) -> dict[str, Tensor]:
+        """The captures of `names` for one launch, as the kernel reads them; nothing waits for `device`."""
+        with new_arena(self.arena):
+            return self._values(sizes, inputs, device).at(names=names)
+
+    def requirements(
+        self, sizes: Mapping[str, int], inputs: Mapping[str, Input], device: torch.device | None = None
+    ) -> tuple[Requirement, ...]:
+        """What the reading of the reference takes for granted of the values of a launch."""
+        with new_arena(self.arena):
+            values = self._values(sizes, inputs, CPU if device is None else device)
+            return tuple(requirements(values, self.assembled.subscripts, self.arena.flags))
+
+    def inputs_of(self, capture: str) -> frozenset[str]:
+        """Names of the arguments, and paths of what the reference keeps, that a capture is made of."""
+        with new_arena(self.arena):
+            return self.assembled.table.inputs_of(capture)
+
+    def _values(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], device: torch.device) -> CaptureValues:
+        return CaptureValues(self.assembled.lifter, self.assembled.table, sizes, inputs, device)
 
     def extents(self, argument: str) -> tuple[Expr | None, ...]:
         """Formulas of the extents of a tensor argument; None where one follows no size."""

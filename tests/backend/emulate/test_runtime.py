@@ -81,7 +81,7 @@ def test_any_layout_gives_what_contiguous_copies_give(
 
 def test_the_operator_runs_wherever_a_device_does(text: KernelText) -> None:
     device = EmulatorDevice(schedules=(0,))
-    operator = AttentionOperator(OperatorPlan(text, lambda inputs, extras: {}, gives_lse=True), lambda _: device)
+    operator = AttentionOperator(OperatorPlan(text, gives_lse=True), lambda _: device)
     q, k, v = random(B, HQ, LQ, D), random(B, HK, LK, D), random(B, HK, LK, D)
     out, lse = operator(q, k, v)
     right_out, right_lse = expected(q, k, v)

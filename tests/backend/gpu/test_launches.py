@@ -111,14 +111,14 @@ def test_unequal_work_gives_the_same_on_two_streams_at_once(name: str) -> None:
 
 
 def test_the_operator_in_a_compiled_graph(name: str) -> None:
-    operator = AttentionOperator(OperatorPlan(kernel_text(name), lambda inputs, extras: {}), find_gpu)
+    operator = AttentionOperator(OperatorPlan(kernel_text(name)), find_gpu)
     q, k, v = qkv()
     compiled = torch.compile(lambda q, k, v: operator(q * 2, k, v) + 1, fullgraph=True)
     assert torch.equal(compiled(q, k, v), operator(q * 2, k, v) + 1)
 
 
 def test_tensors_elsewhere_are_refused(name: str) -> None:
-    operator = AttentionOperator(OperatorPlan(kernel_text(name), lambda inputs, extras: {}), find_gpu)
+    operator = AttentionOperator(OperatorPlan(kernel_text(name)), find_gpu)
     q, k, v = qkv()
     with pytest.raises(CuError, match="is on cpu"):
         operator(q, k.cpu(), v)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -11,8 +10,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.captured import NoCaptures
 from cubridge.backend.launch.device import KernelText
-from cubridge.backend.launch.operator import AttentionOperator, ExtraArgument, OperatorPlan, bind_extras
+from cubridge.backend.launch.extras import ExtraArgument, bind_extras
+from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import Precondition
@@ -20,21 +21,18 @@ from tests.backend.fake_device import FakeDevice
 from tests.backend.small_contract import small_contract, text
 
 B, HQ, HK, LQ, LK, D = 2, 6, 3, 5, 13, 64
-SEEN: list[dict[str, object]] = []
 
 
-def captures(inputs: Mapping[str, Tensor], extras: Mapping[str, object]) -> dict[str, Tensor | float]:
-    SEEN.append(dict(extras))
-    cap = extras["cap"]
-    assert isinstance(cap, (int, float))
-    weight = extras["weight"]
-    assert isinstance(weight, Tensor)
-    return {"cap": cap, "weight": weight}
+class Captures(NoCaptures):
+    """`weight` is handed on, `cap` a number."""
+
+    def __init__(self) -> None:
+        super().__init__(handed={"cap": "cap", "weight": "weight"})
 
 
 PLAN = OperatorPlan(
     KernelText(text(), small_contract()),
-    captures,
+    Captures(),
     (ExtraArgument("weight"), ExtraArgument("cap", 30.0), ExtraArgument("causal", True, fixed=True, adapted=True)),
 )
 WEIGHT = torch.rand(HQ, LK)
@@ -80,7 +78,6 @@ def test_it_is_called_like_the_reference() -> None:
     ):
         assert torch.equal(out, q)
     assert len(device.launches) == 3
-    assert [type(s["cap"]) for s in SEEN[-3:]] == [float, int, int] and all("causal" not in s for s in SEEN[-3:])
 
 
 def test_out_and_lse_where_the_reference_gives_both() -> None:
@@ -114,12 +111,12 @@ def test_a_default_that_is_not_the_adapted_value_is_refused() -> None:
     arguments = (ExtraArgument("window", 64, fixed=True, adapted=40),)
     with pytest.raises(CuError, match="`window` is 64; the kernel was adapted with 40"):
         bind_extras(arguments, (), {})
-    assert bind_extras(arguments, (40,), {}) == {}
+    assert bind_extras(arguments, (40,), {}) == ()
 
 
 def test_arguments_bind_as_python_binds_them() -> None:
     def reference(weight, cap=30.0):
-        return {"weight": weight, "cap": cap}
+        return weight, cap
 
     for args, kwargs in [((1.0,), {}), ((1.0, 2.0), {}), ((), {"cap": 3.0, "weight": 1.0}), ((1.0,), {"cap": 4.0})]:
         assert bind_extras(PLAN.arguments[:2], args, kwargs) == reference(*args, **kwargs)
@@ -249,5 +246,5 @@ def test_references_that_differ_in_a_constant_never_share_an_operator() -> None:
 
 def test_equal_plans_still_run_their_own_captures() -> None:
     first, _ = make()
-    second, _ = make(replace(PLAN, captures=lambda inputs, extras: {"cap": 1.0, "weight": torch.zeros(HQ, LK)}))
+    second, _ = make(replace(PLAN, captures=NoCaptures()))
     assert first.key == second.key and first.name != second.name

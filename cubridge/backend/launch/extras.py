@@ -1,0 +1,95 @@
+"""The arguments of a reference besides q, k, v, and what a call gives for them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cubridge.backend.launch.kinds import Kind
+from cubridge.ir.diagnostics import CuError, Diagnostic
+
+Number = bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraArgument:
+    """An argument of the reference besides q, k, v. `kind`: what a call may give; None where it is `fixed`, and the adaptation
+    holds for the value `adapted` alone (a flag, a string, a number that the reference turns into something else)."""
+
+    name: str
+    default: object = inspect.Parameter.empty
+    kind: Kind | None = None
+    fixed: bool = False
+    adapted: object = None
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+def bind_extras(
+    arguments: Sequence[ExtraArgument], args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[object, ...]:
+    """The values of the extra arguments in order, as Python binds them, without the fixed ones.
+    Errors: CU821 for a missing, unknown or repeated one, and for another value of a fixed one."""
+    if not arguments and not args and not kwargs:
+        return ()
+    given = _given_extras(arguments, args, kwargs)
+    bound: list[object] = []
+    for argument in arguments:
+        if argument.name not in given and argument.required:
+            raise _bad_call(f"the argument `{argument.name}` is missing")
+        value = given.get(argument.name, argument.default)
+        if not argument.fixed:
+            bound.append(value)
+        elif value is not argument.adapted and value != argument.adapted:
+            raise _bad_call(
+                f"`{argument.name}` is {value!r}; the kernel was adapted with {argument.adapted!r}",
+                "adapt the reference with this value",
+            )
+    return tuple(bound)
+
+
+def _given_extras(
+    arguments: Sequence[ExtraArgument], args: Sequence[object], kwargs: Mapping[str, object]
+) -> dict[str, object]:
+    """What a call gives, by name. Errors: CU821 for an unknown or repeated argument."""
+    if len(args) > len(arguments):
+        raise _bad_call(f"{len(args)} arguments after q, k, v; the reference takes {len(arguments)}")
+    given = {a.name: value for a, value in zip(arguments, args, strict=False)}
+    for name, value in kwargs.items():
+        if name in given:
+            raise _bad_call(f"two values for the argument `{name}`")
+        if all(a.name != name for a in arguments):
+            raise _bad_call(f"the reference has no argument `{name}`")
+        given[name] = value
+    return given
+
+
+def check_value(name: str, value: object) -> None:
+    """Errors: CU821 for what is neither a tensor nor a number."""
+    if not isinstance(value, (torch.Tensor, bool, int, float)):
+        raise _bad_call(f"`{name}` is a {type(value).__name__}; a tensor or a number is expected")
+
+
+def split_extras(values: Sequence[object], names: Sequence[str]) -> tuple[list[Tensor | None], list[Number]]:
+    """Values of extra arguments as the two lists of an operator of PyTorch; one holds None or 0 where the other holds the
+    value. Errors: CU821."""
+    for name, value in zip(names, values, strict=True):
+        check_value(name, value)
+    tensors = [v if isinstance(v, torch.Tensor) else None for v in values]
+    numbers = [v if isinstance(v, (bool, int, float)) else 0 for v in values]
+    return tensors, numbers
+
+
+def joined_extras(tensors: Sequence[Tensor | None], numbers: Sequence[Number]) -> tuple[object, ...]:
+    """The values that `split_extras` split."""
+    return tuple(number if tensor is None else tensor for tensor, number in zip(tensors, numbers, strict=True))
+
+
+def _bad_call(message: str, help_: str | None = None) -> CuError:
+    return CuError(Diagnostic("CU821", message, help=help_))

@@ -1,0 +1,90 @@
+"""From the first call of a form to a prepared call: its kinds are checked, and each captured tensor gets a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from cubridge.backend.launch.arguments import bind_sizes
+from cubridge.backend.launch.extras import check_value
+from cubridge.backend.launch.kinds import check_kind
+from cubridge.backend.launch.prepared import Handed, Mixed, PreparedCall, Tables, ValueChecks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from cubridge.backend.launch.captured import CaptureSource, CaptureValue
+    from cubridge.backend.launch.extras import ExtraArgument
+    from cubridge.backend.launch.prepared import Inputs, Values
+    from cubridge.backend.launch.runtime import Launcher
+
+
+@dataclass(frozen=True, slots=True)
+class Preparer:
+    """`outputs`: what the reference gives, by the contract's names."""
+
+    captures: CaptureSource
+    arguments: tuple[ExtraArgument, ...]
+    launcher: Launcher
+    outputs: tuple[str, ...]
+
+    def prepare(self, inputs: Inputs, given: Values) -> PreparedCall:
+        """`given`: the extra arguments that are not fixed, and then what the reference keeps.
+        Errors: CU824 for another kind of argument, CU490, and those of a launch."""
+        names = (*(a.name for a in self.arguments if not a.fixed), *self.captures.state())
+        named, by_name = _named(inputs), dict(zip(names, given, strict=True))
+        self._check_kinds(named, by_name)
+        checks = self._checks(inputs, given, names)
+        if checks is not None:
+            checks(inputs, given)
+        handed = {name: by_name[source] for name, source in self.captures.handed.items()}
+        made = self.captures.compute((*self.captures.computed, *self.captures.of_sizes), named, by_name)
+        values = cast("dict[str, CaptureValue]", {**handed, **made})
+        plan = self.launcher.plan(named, values, self.outputs)
+        made_outputs = [o.name for o in plan.made]
+        order = tuple(made_outputs.index(name) for name in self.outputs)
+        return PreparedCall(plan, self._captured(inputs, names), checks, order)
+
+    def _check_kinds(self, inputs: Mapping[str, Tensor], given: Mapping[str, object]) -> None:
+        sizes = bind_sizes(self.launcher.text.contract, inputs)
+        for argument in self.arguments:
+            if not argument.fixed:
+                check_value(argument.name, given[argument.name])
+            if argument.kind is not None:
+                check_kind(argument.name, argument.kind, given[argument.name], sizes)
+
+    def _checks(self, inputs: Inputs, given: Values, names: Sequence[str]) -> ValueChecks | None:
+        """None where the reading of the reference takes nothing for granted."""
+        captures = self.captures
+
+        def make(inputs: Inputs, values: Values):
+            return captures.requirements(_named(inputs), dict(zip(names, values, strict=True)))
+
+        reads_inputs = bool(captures.computed)
+        return ValueChecks(inputs[0].device, make, reads_inputs) if make(inputs, given) else None
+
+    def _captured(self, inputs: Inputs, names: Sequence[str]) -> Callable[[Inputs, Values], Sequence[Tensor]]:
+        handed, arrays = self.captures.handed, self.launcher.arrays
+        positions = {name: names.index(source) for name, source in handed.items()}
+        if all(name in positions for name in arrays):
+            return Handed(tuple(positions[name] for name in arrays))
+        captures = self.captures
+
+        def compute_all(wanted: tuple[str, ...]) -> Callable[[Inputs, Values], Mapping[str, Tensor]]:
+            def compute(inputs: Inputs, values: Values) -> Mapping[str, Tensor]:
+                made = captures.compute(wanted, _named(inputs), dict(zip(names, values, strict=True)))
+                return cast("Mapping[str, Tensor]", made)
+
+            return compute
+
+        of_sizes = compute_all(tuple(n for n in captures.of_sizes if n in arrays))
+        computed = compute_all(tuple(n for n in captures.computed if n in arrays))
+        sources = tuple(positions.get(name, name) for name in arrays)
+        return Mixed(sources, computed, Tables(inputs[0].device, of_sizes))
+
+
+def _named(inputs: Inputs) -> dict[str, Tensor]:
+    return dict(zip("qkv", inputs, strict=True))

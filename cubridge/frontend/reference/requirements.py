@@ -1,0 +1,100 @@
+"""What was declared of captured values when the reference was read: subscripts in range, flags 0 or 1, integers of 32 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cubridge.frontend.reference.algebra.terms import Sort, Term
+from cubridge.frontend.reference.captures import CaptureValues, Source
+from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
+from cubridge.frontend.reference.state import StateNumber
+from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.requirement import Requirement
+from cubridge.ir.source import Span
+
+CHECKED_AT_ONCE: Final = 1 << 24
+"""Values of a subscript that are in memory while it is checked."""
+
+_NARROW_HELP: Final = "kernels read 32-bit integers: number documents and positions from 0"
+_MAY_PASS_32_BITS: Final = {torch.int64: -(1 << 31), torch.uint32: 0, torch.uint64: 0}
+"""With the least value that is read right; as int64, a uint64 that is too large is negative."""
+
+
+def requirements(
+    values: CaptureValues, subscripts: Mapping[tuple[Term, Term], Span], flags: Mapping[str, Span]
+) -> Iterator[Requirement]:
+    """What must hold of the values of one launch. `subscripts`: (index, extent)."""
+    tensors = values.tensors()
+    yield from (_number(n, values.device) for n in values.lifter.recording.numbers)
+    yield from (_flag(name, tensors(name), span) for name, span in flags.items())
+    known = {**values.sizes, **_own_extents(values), **_numbers(values)}
+    evaluator = TensorEvaluator(known, tensors, values.device)
+    for (term, extent), span in subscripts.items():
+        yield from _subscript(evaluator, term, int(evaluate_number(extent, known)), span)
+    for source in values.table.sources.values():
+        if source.sort is Sort.INT:
+            yield from _fits_32_bits(source, tensors(source.tensor))
+
+
+def _number(number: StateNumber, device: torch.device) -> Requirement:
+    fault = number.fault()
+    what = f"a number read from `{number.source.path}` is another"
+    return Requirement(torch.full((), fault is None, device=device), what, lambda: fault or Diagnostic("CU490", what))
+
+
+def _flag(name: str, value: Tensor, span: Span) -> Requirement:
+    what = f"`{name}` is used as a flag, 0 or 1, and holds other values"
+    fault = Diagnostic("CU490", what, span, help="pass a boolean tensor, or an additive mask")
+    return Requirement(((value == 0) | (value == 1)).all(), what, lambda: fault)
+
+
+def _subscript(evaluator: TensorEvaluator, term: Term, extent: int, span: Span) -> Iterator[Requirement]:
+    """Every value is in range(extent)."""
+    indices = free_indices(term)
+    counts = [int(evaluate_number(x.extent, evaluator.sizes)) for x in indices]
+    if 0 in counts:
+        return
+    step = max(1, CHECKED_AT_ONCE // max(1, math.prod(counts[1:])))
+    for start in range(0, counts[0], step) if counts else (None,):
+        rows = None if start is None else range(start, min(start + step, counts[0]))
+        low, high = evaluator.over(term, indices, rows).aminmax()
+        what = f"a captured subscript is outside its axis of {extent} elements"
+        yield Requirement(
+            (low >= 0) & (high < extent), what, lambda a=low, b=high: _outside(int(a), int(b), extent, span)
+        )
+
+
+def _outside(low: int, high: int, extent: int, span: Span) -> Diagnostic:
+    if low < 0:
+        message = f"a captured subscript is negative: {low}"
+        return Diagnostic("CU490", message, span, help="count from the start: add the extent")
+    message = f"a captured subscript is {high}, and there are {extent} elements"
+    return Diagnostic("CU490", message, span, help="the reference fails there too")
+
+
+def _fits_32_bits(source: Source, value: Tensor) -> Iterator[Requirement]:
+    if value.dtype not in _MAY_PASS_32_BITS or not value.numel():
+        return
+    low, high = value.long().aminmax()
+    what = f"`{source.name}` holds integers that 32 bits do not hold"
+    fault = Diagnostic("CU490", what, source.span, help=_NARROW_HELP)
+    yield Requirement((low >= _MAY_PASS_32_BITS[value.dtype]) & (high < 1 << 31), what, lambda: fault)
+
+
+def _numbers(values: CaptureValues) -> dict[str, int | float | bool]:
+    return {n: v for n, v in values.inputs.items() if not isinstance(v, Tensor)}
+
+
+def _own_extents(values: CaptureValues) -> dict[str, int]:
+    """Extents of arguments that follow no size, by their names."""
+    return {
+        extent.own: value.shape[axis]
+        for name, extents in values.lifter.recording.extents.items()
+        for axis, extent in enumerate(extents)
+        if extent.own and isinstance(value := values.inputs.get(name), Tensor)
+    }
