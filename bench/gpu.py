@@ -5,6 +5,7 @@ build    adapt every variant for both kernels and make the problems of the check
 check    every variant on both kernels against the fp64 oracle, at many lengths, types, head dims and kinds of input
 mutants  wrong kernels of every variant, each of which the check must reject
 draws    references put together at random, adapted and judged on the GPU (--count)
+host     what one call costs on the host; without a GPU, all but the launch itself
 time     every variant on both kernels beside eager PyTorch, SDPA and FlexAttention, interleaved
 all      build, check, mutants, time
 
@@ -110,12 +111,23 @@ def timings(arguments: argparse.Namespace) -> int:
     return 0 if rows and all_ran(rows) else 3
 
 
+def host(arguments: argparse.Namespace) -> int:
+    import torch
+
+    from bench.host import host_table, host_times
+
+    rows = host_times(_gpu() if torch.cuda.is_available() else None)
+    _report(arguments, "host", host_table(rows), [asdict(r) for r in rows])
+    return 0 if all(r.median <= r.goal for r in rows) else 3
+
+
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], ...]] = {
     "smoke": (smoke,),
     "build": (build,),
     "check": (check,),
     "mutants": (mutants,),
     "draws": (draws,),
+    "host": (host,),
     "time": (timings,),
     "all": (build, check, mutants, timings),
 }

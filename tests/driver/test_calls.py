@@ -233,3 +233,33 @@ def test_a_call_reads_no_tensor_on_the_host(reading_everywhere: Adapted) -> None
     for _ in range(2):
         assert run(q, k, v, **{n: x.to(meta) for n, x in captured.items()}).shape == q.shape
     assert len(device.launches) == 2
+
+
+# ---- modes of PyTorch ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plain() -> AttentionOperator:
+    return operator(lambda q, k, v: times(scores(q, k).softmax(-1), v))
+
+
+def test_under_autocast_inputs_are_cast_as_those_of_sdpa_are(plain: AttentionOperator) -> None:
+    wide = [t.float() for t in qkv()]
+    with pytest.raises(CuError, match=r"torch\.float32"):
+        plain(*wide)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(plain(*wide), plain(*qkv()))
+        sdpa = torch.nn.functional.scaled_dot_product_attention(*wide)
+    assert sdpa.dtype is torch.bfloat16
+    torch.testing.assert_close(plain(*qkv()), sdpa, rtol=2e-2, atol=2e-2)
+
+
+def test_vmap_says_that_there_is_no_rule(plain: AttentionOperator) -> None:
+    with pytest.raises(CuError, match="no rule for vmap"):
+        torch.vmap(plain)(*(t[:, None] for t in qkv()))
+
+
+def test_a_call_past_the_dispatcher_gives_what_the_operator_of_pytorch_gives(gathering: AttentionOperator) -> None:
+    table, index = torch.arange(9.0), torch.arange(L * L).view(L, L) % 9
+    bare = getattr(torch.ops.cubridge, gathering.name.split("::")[1])
+    assert torch.equal(bare(*qkv(), [table, index], [0, 0]), gathering(*qkv(), table, index))

@@ -108,9 +108,11 @@ class Conversion:
     missing: int
 
     def __call__(self, tensor: Tensor) -> Tensor:
-        converted = tensor.to(self.device, self.dtype).reshape(self.shape)
+        converted = tensor.to(self.device, self.dtype)
+        if tensor.shape != self.shape:
+            converted = converted.reshape(self.shape)
         if self.missing:
-            return torch.nn.functional.pad(converted, (0, self.missing))
+            return torch.constant_pad_nd(converted, (0, self.missing))
         return converted.contiguous()
 
 
