@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.kinds import NumberKind, TensorKind
 from cubridge.backend.launch.operator import AttentionOperator, ExtraArgument, OperatorPlan
 from cubridge.driver.captures import SpecCaptures
+from cubridge.driver.specialise import Specialiser
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
 from cubridge.ir.types import DTYPES
@@ -56,9 +58,11 @@ def compile_adapted(
     check: bool = True,
     cases: Cases = gpu_cases,
     cache_dir: Path | None = None,
+    specialise: bool = True,
 ) -> AttentionOperator:
     """The operator. It is called like the reference; with `check`, each compiled form is judged by `cases` on the device before
-    its first result is handed out, once for each content and architecture."""
+    its first result is handed out, once for each content and architecture. With `specialise`, arguments of another kind than
+    the adaptation saw are answered by another one, made at the call."""
     traced = adapted.reference.traced
     arguments = extra_arguments(traced)
     fixed = {a.name: a.adapted for a in arguments if a.fixed and isinstance(a.adapted, (bool, int, float))}
@@ -72,7 +76,12 @@ def compile_adapted(
         gives_lse=traced.spec.gives_lse,
     )
     judge = DeviceCheck(adapted, cases, default_cache_dir() if cache_dir is None else cache_dir) if check else None
-    return AttentionOperator(plan, device_of, judge)
+    build = partial(
+        compile_adapted, device_of=device_of, check=check, cases=cases, cache_dir=cache_dir, specialise=False
+    )
+    return AttentionOperator(
+        plan, device_of, judge, specialise=Specialiser(adapted, arguments, build) if specialise else None
+    )
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,15 @@ def read_reference(
     traced = trace(loaded, shape, DTYPES[dtype])
     path = str(reference) if isinstance(reference, Path) else None
     return TracedReference(traced, _attention(loaded.name, traced), path)
+
+
+def reread(
+    reference: TracedReference, extra_inputs: Callable[[Shape, str], dict[str, object]], dtype: str
+) -> TracedReference:
+    """The same function read with other examples of its extra arguments. Errors: CU47x to CU49x."""
+    loaded = replace(reference.traced.reference, extra_inputs=extra_inputs)  # pyright: ignore[reportArgumentType]
+    traced = trace(loaded, None, DTYPES[dtype])
+    return TracedReference(traced, _attention(loaded.name, traced), reference.path)
 
 
 def _attention(name: str, traced: Traced) -> Attention:

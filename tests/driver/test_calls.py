@@ -20,11 +20,14 @@ from tests.backend.fake_device import FakeDevice
 L = 40
 
 
-def operator(reference: Callable[..., object], **extra: Callable[..., object]) -> AttentionOperator:
-    """`extra`: each argument from a shape."""
+def operator(
+    reference: Callable[..., object], specialise: bool = False, **extra: Callable[..., object]
+) -> AttentionOperator:
+    """`extra`: each argument from a shape. `specialise`: are calls of another kind answered."""
     given = {"extra_inputs": lambda shape, _: {n: make(shape) for n, make in extra.items()}} if extra else {}
     device = EmulatorDevice(schedules=(0,))
-    return compile_adapted(adapt_unchecked(reference, "sm80", **given), lambda _: device, check=False)
+    adapted = adapt_unchecked(reference, "sm80", **given)
+    return compile_adapted(adapted, lambda _: device, check=False, specialise=specialise)
 
 
 def qkv(lq: int = L, lk: int = L, heads: int = 2) -> list[Tensor]:
@@ -94,6 +97,27 @@ def test_another_rank_or_broadcast_is_refused() -> None:
     for other in (bias, bias[None], bias[:, None].expand(L, L), bias[None, None, :, None], bias[:5, None]):
         error = refused(run, bias=other)
         assert error.diagnostics[0].code == "CU824" and "adapted with [Lq, 1], which is [40, 1] here" in str(error)
+
+
+def test_another_kind_is_answered_by_another_specialisation() -> None:
+    run = operator(biased, specialise=True, bias=lambda s: torch.linspace(0, 3, s.Lq)[:, None])
+    bias = torch.linspace(-3, 3, L)
+    table = torch.linspace(-3, 3, 2 * 2 * L * L).view(2, 2, L, L)
+    keep = torch.arange(L * L).view(L, L) % 3 > 0
+    for other in (bias, bias[:, None], table, table[:1, :1], table[0, 0], table[:, :, :1], keep, bias > 0):
+        check(run, biased, qkv(), bias=other)
+
+
+def capped(q, k, v, cap):
+    return times((cap * torch.tanh(scores(q, k) / cap)).softmax(-1), v)
+
+
+def test_a_number_may_be_a_tensor_and_a_tensor_a_number() -> None:
+    run = operator(capped, specialise=True, cap=lambda s: 20.0)
+    for cap in (20.0, 5, torch.tensor(2.0), torch.tensor([1.5])):
+        check(run, capped, qkv(), cap=cap)
+    error = refused(operator(biased, specialise=True, bias=lambda s: torch.zeros(s.Lk)), bias=0.5)
+    assert error.diagnostics[0].code == "CU824" and "adapted to this call it is refused" in str(error)
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

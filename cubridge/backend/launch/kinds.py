@@ -36,8 +36,20 @@ class NumberKind:
 Kind = TensorKind | NumberKind
 
 
+class OtherKindError(CuError):
+    """CU824: an argument is of another kind than the adaptation saw."""
+
+
+def fits_kind(kind: Kind, value: object, sizes: Mapping[str, int]) -> bool:
+    try:
+        check_kind("", kind, value, sizes)
+    except OtherKindError:
+        return False
+    return True
+
+
 def check_kind(name: str, kind: Kind, value: object, sizes: Mapping[str, int]) -> None:
-    """Is `value`, the argument `name` of a call, what the kernel was adapted with? Errors: CU824."""
+    """Is `value`, the argument `name` of a call, what the kernel was adapted with? Errors: OtherKindError."""
     match kind:
         case NumberKind(wanted):
             if type(value) is not wanted and not (wanted is float and type(value) is int):
@@ -61,6 +73,6 @@ def _check_tensor(name: str, kind: TensorKind, value: Tensor, sizes: Mapping[str
         raise _other_kind(f"`{name}` has shape {list(value.shape)}", f"{formulas}, which is [{here}] here")
 
 
-def _other_kind(found: str, adapted: str) -> CuError:
+def _other_kind(found: str, adapted: str) -> OtherKindError:
     message = f"{found}; the kernel was adapted with {adapted}"
-    return CuError(Diagnostic("CU824", message, help="adapt the reference with such an argument"))
+    return OtherKindError(Diagnostic("CU824", message, help="adapt the reference with such an argument"))

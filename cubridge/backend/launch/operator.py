@@ -16,17 +16,22 @@ from cubridge.backend.compile.headers import include_closure
 from cubridge.backend.launch.arguments import bind_sizes, check_types
 from cubridge.backend.launch.call_plan import call_form, output_forms
 from cubridge.backend.launch.captured import CaptureSource, NoCaptures
+from cubridge.backend.launch.capturing import refuse_capturing
 from cubridge.backend.launch.device import Device, KernelText
 from cubridge.backend.launch.extras import ExtraArgument, bind_extras, split_extras
+from cubridge.backend.launch.kinds import OtherKindError
 from cubridge.backend.launch.prepare import Preparer
 from cubridge.backend.launch.registered import as_result, must_be_dispatched, needs_gradient, register
 from cubridge.backend.launch.runtime import LSE, MAX_PLANS, OUTPUT, Checked, Launcher, say_once
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import Precondition
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.captured import CaptureValue
-    from cubridge.backend.launch.prepared import Inputs, PreparedCall, Values
+    from cubridge.backend.launch.prepared import Inputs, Values
+
+Specialise = Callable[[Mapping[str, object], Mapping[str, int], CuError], "AttentionOperator"]
 
 _NAMESPACE = "cubridge"
 _serial = count()
@@ -60,6 +65,7 @@ class AttentionOperator:
     """Called like the reference: `operator(q, k, v, ..)` gives `out`, or `(out, lse)` where the reference does.
 
     `device_of` finds where to run for the device of q; `checked` sees each compiled form before its first result is handed out.
+    `specialise` finds the operator for calls with arguments of another kind, where there is one.
     Errors of a call: CU490, CU809, CU820 to CU826, CU829."""
 
     def __init__(
@@ -68,6 +74,7 @@ class AttentionOperator:
         device_of: Callable[[torch.device], Device],
         checked: Checked | None = None,
         say: Callable[[str], None] | None = None,
+        specialise: Specialise | None = None,
     ) -> None:
         self.plan = plan
         self.key = operator_key(plan)
@@ -75,9 +82,10 @@ class AttentionOperator:
         self._device_of = device_of
         self._checked = checked
         self._say = say_once() if say is None else say
+        self._specialise = specialise
         self._align = max((t.align_bytes for t in plan.text.contract.tensors), default=1)
         self._launchers: dict[torch.device, Launcher] = {}
-        self._prepared: dict[tuple[object, ...], PreparedCall] = {}
+        self._prepared: dict[tuple[object, ...], Callable[[Inputs, Values], list[Tensor]]] = {}
         self._operator = register(self.name, self, len(plan.outputs))
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, *args: object, **kwargs: object) -> Any:
@@ -100,9 +108,19 @@ class AttentionOperator:
             self._prepared[form] = prepared
         return prepared(inputs, given)
 
-    def _prepare(self, inputs: Inputs, given: Values) -> PreparedCall:
+    def _prepare(self, inputs: Inputs, given: Values) -> Callable[[Inputs, Values], list[Tensor]]:
         launcher = self.launcher(inputs[0].device)
-        return Preparer(self.plan.captures, self.plan.arguments, launcher, self.plan.outputs).prepare(inputs, given)
+        try:
+            return Preparer(self.plan.captures, self.plan.arguments, launcher, self.plan.outputs).prepare(inputs, given)
+        except OtherKindError as error:
+            if self._specialise is None:
+                raise
+            refuse_capturing(inputs[0].device, "arguments of a new kind are given")
+            count = len(self.plan.free)
+            sizes = bind_sizes(self.plan.text.contract, dict(zip("qkv", inputs, strict=True)))
+            other = self._specialise(dict(zip(self.plan.free, given, strict=False)), sizes, error)
+            self._say(f"{error.diagnostics[0].message}: the reference is adapted to such calls too")
+            return lambda inputs, given: other.run(inputs, given[:count])
 
     def launcher(self, device: torch.device) -> Launcher:
         """The launcher for tensors on `device`. Errors: CU820 where nothing there runs kernels."""
