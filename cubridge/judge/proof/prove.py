@@ -14,6 +14,7 @@ from cubridge.judge.proof.compare import Comparison, seen_by_kernel
 from cubridge.judge.proof.induction import check_induction
 from cubridge.judge.proof.integers import Integers
 from cubridge.judge.proof.keys import KeyProof
+from cubridge.judge.proof.memory import remembered
 from cubridge.judge.proof.part import PARTS, Part, Wrong
 from cubridge.judge.proof.read import read_mask, read_spec
 from cubridge.judge.proof.regions import Regions
@@ -25,9 +26,17 @@ from cubridge.verify.ranges import captured_bound
 
 @lru_cache(maxsize=256)
 def prove(kernel: Kernel, spec: AttentionSpec) -> tuple[Part, ...]:
-    """What is proved of each part of a verified kernel, in the order of `PARTS`; LSE only where the reference has one."""
-    proof = _Proof(kernel, spec)
-    return tuple(proof.part(name) for name in PARTS if name != "LSE" or spec.lse is not None)
+    """What is proved of each part of a verified kernel, in the order of `PARTS`; LSE only where the reference has one. Asked once for
+    the same content."""
+    names = [name for name in PARTS if name != "LSE" or spec.lse is not None]
+
+    def answer() -> list[str]:
+        proof = _Proof(kernel, spec)
+        parts = [proof.part(name) for name in names]
+        return [said for p in parts for said in (p.because, p.counterexample)]
+
+    said = remembered(("parts", kernel, spec), answer)
+    return tuple(Part(name, said[2 * n], said[2 * n + 1]) for n, name in enumerate(names))
 
 
 def prove_part(kernel: Kernel, spec: AttentionSpec, name: str) -> Part:
