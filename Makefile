@@ -10,7 +10,7 @@ OUT ?= out
 setup: $(READY)
 
 # A torch that is already there is kept; else the release below, which on PyPI's index may be large for GPUs.
-$(READY): pyproject.toml
+$(READY): pyproject.toml setup.py $(wildcard cubridge/backend/ptx/native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install -q torch==2.13.0
 	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test]"

@@ -187,6 +187,8 @@ CODES: Final[dict[str, str]] = {
     "CU835": "emulated: an access outside its memory",
     "CU836": "emulated: the kernel crashed, or its launch contract does not describe it",
     "CU837": "emulated: the kernel does not end in time",
+    "CU838": "PTX that the emulator cannot read",
+    "CU839": "an instruction that the emulator has no row for",
     "CU840": "the name of no kernel",
     "CU841": "a kernel text without a launch contract",
     "CU842": "a folder that cuirc adapt did not write",

@@ -1,0 +1,172 @@
+"""The CPU as a machine that runs what NVRTC makes of a kernel's text: a `Device` for the launcher as a GPU is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from cubridge.backend.compile.cache import content_key
+from cubridge.backend.compile.compiler import listed_instantiations
+from cubridge.backend.compile.headers import include_closure, uses_system_headers
+from cubridge.backend.compile.log import messages_of
+from cubridge.backend.compile.nvrtc import nvrtc_version, run_nvrtc, system_include_dir
+from cubridge.backend.emulate.launch import LaunchMemory
+from cubridge.backend.launch.device import KernelText, Launch, TensorMapRequest
+from cubridge.backend.ptx.machine import Grid, Machine, PtxLaunch, Schedule, TensorMap, TensorMemory
+from cubridge.backend.ptx.parser import parse_program
+from cubridge.ir.contract import Instantiation, LaunchContract
+from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.source import SourceFile
+from cubridge.ir.types import DType
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SCHEDULES: Final = tuple(Schedule)
+_NAME: Final = "kernel.cu"
+_OPTIONS: Final = ("--std=c++17", "--no-source-include", "--no-cache", "-lineinfo")
+_MOST_PROGRAMS: Final = 64
+
+
+@dataclass(slots=True)
+class PtxDevice:
+    """Each launch runs once per schedule, and all must agree in every bit.
+
+    `blocks`: what SM_COUNT is, so how many blocks a persistent kernel gets. `macros` overrule the contract's choices. `check`: what
+    refuses a text before it is compiled."""
+
+    schedules: tuple[Schedule, ...] = SCHEDULES
+    blocks: int = 2
+    timeout_s: float = 60.0
+    macros: Mapping[str, int] = field(default_factory=dict)
+    check: Callable[[KernelText, Instantiation], None] | None = None
+    _maps: dict[bytes, TensorMapRequest] = field(default_factory=dict, init=False, repr=False)
+    _handles: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
+
+    @property
+    def torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
+    def constants(self) -> Mapping[str, int]:
+        return {"SM_COUNT": self.blocks, "L2_BYTES": 1 << 25}
+
+    def load(self, text: KernelText, dtype: DType, head_dim: int) -> PtxKernel:
+        """The first form that the contract lists, with `macros` overruled, compiled to PTX.
+        Errors: CU805, CU809, CU830, CU831, CU838, CU839; those of `check`."""
+        first = listed_instantiations(text.contract, dtype, head_dim)[0]
+        form = Instantiation(dtype, tuple((name, self.macros.get(name, value)) for name, value in first.macros))
+        if self.check is not None:
+            self.check(text, form)
+        machine, key = _machine(text, form)
+        return PtxKernel(self, text.contract, form, machine, key)
+
+    def tensor_map(self, request: TensorMapRequest) -> bytes:
+        """A handle, good for one launch, which puts the machine's own descriptor in its place."""
+        handle = struct.pack("<Q120x", next(self._handles))
+        self._maps[handle] = request
+        return handle
+
+    def take_map(self, handle: bytes) -> TensorMapRequest:
+        return self._maps.pop(handle)
+
+    def counters(self, count: int) -> Tensor:
+        return torch.zeros(count, dtype=torch.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class PtxKernel:
+    """One instantiation of a kernel text, as PTX."""
+
+    device: PtxDevice
+    contract: LaunchContract
+    instantiation: Instantiation
+    machine: Machine
+    key: str
+
+    @property
+    def shared_bytes(self) -> int:
+        return int(evaluate_number(self.contract.shared_bytes, dict(self.instantiation.macros)))
+
+    def launch(self, launch: Launch, keep: Sequence[Tensor]) -> None:
+        """Run the launch under every schedule; the outputs are among `keep`.
+        Errors: CU832 to CU837, of the first schedule that has one; CU833 where schedules give different outputs."""
+        memory = LaunchMemory.of(self.contract, launch.params, keep, self.device.take_map)
+        arranged = _arranged(memory, launch)
+
+        def run(schedule: Schedule) -> tuple[bytes, ...]:
+            return self.machine.run(arranged, schedule, self.device.timeout_s)
+
+        with ThreadPoolExecutor(len(self.device.schedules)) as pool:
+            outputs = list(pool.map(run, self.device.schedules))
+        if any(found != outputs[0] for found in outputs):
+            raise CuError(Diagnostic("CU833", "emulator: race: the outputs differ from schedule to schedule"))
+        memory.give_back(b"".join(outputs[0]))
+
+
+def _arranged(memory: LaunchMemory, launch: Launch) -> PtxLaunch:
+    tensors = tuple(TensorMemory(t.name, _contents(t.flags, t.bytes, t.data), t.flags, t.align) for t in memory.tensors)
+    maps = tuple(
+        TensorMap(offset, tensor, r.tensor.element_size(), r.swizzle_bytes, r.extents, r.strides_bytes, r.box)
+        for offset, tensor, r in memory.maps
+    )
+    grid = Grid((launch.grid, 1, 1), (launch.block, 1, 1), launch.shared_bytes)
+    return PtxLaunch(grid, launch.params, tensors, memory.pointers, maps)
+
+
+def _contents(flags: int, size: int, data: Callable[[], bytes]) -> bytes:
+    """Inputs as they are; outputs NaN, counters 0."""
+    if flags == 0:
+        return data()
+    return (b"\xff" if flags & 1 else b"\0") * size
+
+
+# ---- compiling -------------------------------------------------------------------------------------------------------
+
+
+def _machine(text: KernelText, form: Instantiation) -> tuple[Machine, str]:
+    headers = include_closure(text.source, text.include_dirs)
+    texts = tuple((name, header.digest) for name, header in headers.items())
+    options = _options(text, form, headers)
+    key = content_key(nvrtc_version(), text.source.digest, texts, options, text.contract.entry)
+    return _loaded(_Text(key, text.source, tuple(headers.items()), options, text.contract.entry)), key
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What a machine is made of; equal by its key."""
+
+    key: str
+    source: SourceFile = field(compare=False)
+    headers: tuple[tuple[str, SourceFile], ...] = field(compare=False)
+    options: tuple[str, ...] = field(compare=False)
+    entry: str = field(compare=False)
+
+
+@lru_cache(_MOST_PROGRAMS)
+def _loaded(text: _Text) -> Machine:
+    headers = dict(text.headers)
+    output = run_nvrtc(_NAME, text.source, headers, text.options)
+    files = {_NAME: text.source, **headers}
+    errors = [m for m in messages_of(output.log, files, {}) if m.severity == "error"]
+    if errors or not output.ptx.strip("\0 \n"):
+        found = errors or [Diagnostic("CU806", f"{text.source.name} does not compile: {output.log.strip()[:500]}")]
+        raise CuError(*(Diagnostic("CU831", m.message, m.span, m.notes, m.help) for m in found))
+    ptx = SourceFile.from_text("kernel.ptx", output.ptx.rstrip("\0"))
+    return Machine(parse_program(ptx, text.entry), files)
+
+
+def _options(text: KernelText, form: Instantiation, headers: Mapping[str, SourceFile]) -> tuple[str, ...]:
+    arch = text.contract.arch.replace("sm_", "compute_")
+    options = (f"--gpu-architecture={arch}", *_OPTIONS, *form.definitions)
+    if uses_system_headers((text.source, *headers.values())) and (system := system_include_dir()):
+        return (*options, f"--include-path={system}")
+    return options

@@ -1,0 +1,173 @@
+// Floats: IEEE single precision, NaN as 0x7fffffff, with and without flushing of denormals. Approximate functions are more exact
+// here.
+#include "rows.h"
+
+namespace ptx {
+using F1 = f32 (*)(f32);
+using F2 = f32 (*)(f32, f32);
+
+static f32 plus(f32 a, f32 b) {
+    return a + b;
+}
+static f32 minus(f32 a, f32 b) {
+    return a - b;
+}
+static f32 times(f32 a, f32 b) {
+    return a * b;
+}
+static f32 divided(f32 a, f32 b) {
+    return a / b;
+}
+// a number before a NaN; +0 above -0
+static f32 smaller(f32 a, f32 b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    if (a == b) return std::signbit(a) ? a : b;
+    return a < b ? a : b;
+}
+static f32 larger(f32 a, f32 b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    if (a == b) return std::signbit(a) ? b : a;
+    return a > b ? a : b;
+}
+static f32 smaller_or_nan(f32 a, f32 b) {
+    return a != a || b != b ? NAN : smaller(a, b);
+}
+static f32 larger_or_nan(f32 a, f32 b) {
+    return a != a || b != b ? NAN : larger(a, b);
+}
+
+template <F2 F, bool FLUSH>
+static Next two(Step& s) {
+    return binary<f32, f32, f32,
+                  [](f32 a, f32 b) { return FLUSH ? flushed(canonical(F(flushed(a), flushed(b)))) : canonical(F(a, b)); }>(s);
+}
+template <F1 F, bool FLUSH>
+static Next one(Step& s) {
+    return unary<f32, f32, [](f32 a) { return FLUSH ? flushed(canonical(F(flushed(a)))) : canonical(F(a)); }>(s);
+}
+template <bool FLUSH>
+static Next fused(Step& s) {
+    return ternary<f32, f32, f32, f32, [](f32 a, f32 b, f32 c) {
+        return FLUSH ? flushed(canonical(__builtin_fmaf(flushed(a), flushed(b), flushed(c)))) : canonical(__builtin_fmaf(a, b, c));
+    }>(s);
+}
+static f32 saturated(f32 x) {
+    return x != x || x < 0 ? 0.f : x > 1 ? 1.f : x;
+}
+
+template <F2 F>
+static void add_two(Rows& rows, const std::string& name, const std::string& rounding, const std::string& meaning) {
+    add(rows, name + rounding + ".f32", "r = r r", meaning, two<F, false>);
+    add(rows, name + rounding + ".ftz.f32", "r = r r", meaning + ", denormals as 0", two<F, true>);
+}
+template <F1 F>
+static void add_one(Rows& rows, const std::string& name, const std::string& meaning) {
+    add(rows, name + ".f32", "r = r", meaning, one<F, false>);
+    add(rows, name + ".ftz.f32", "r = r", meaning + ", denormals as 0", one<F, true>);
+}
+
+static f32 exp2_of(f32 a) {
+    return exp2f(a);
+}
+static f32 log2_of(f32 a) {
+    return log2f(a);
+}
+static f32 reciprocal(f32 a) {
+    return 1.f / a;
+}
+static f32 root(f32 a) {
+    return sqrtf(a);
+}
+static f32 reciprocal_root(f32 a) {
+    return 1.f / sqrtf(a);
+}
+static f32 tanh_of(f32 a) {
+    return tanhf(a);
+}
+static f32 sine(f32 a) {
+    return sinf(a);
+}
+static f32 cosine(f32 a) {
+    return cosf(a);
+}
+static f32 negated(f32 a) {
+    return -a;
+}
+static f32 magnitude(f32 a) {
+    return std::fabs(a);
+}
+
+// Two halves in a register; each is computed in single precision and rounded once.
+template <bool BF16, auto F>
+static u32 halves(u32 a, u32 b, u32 c) {
+    u32 r = 0;
+    for (int k = 0; k < 32; k += 16) {
+        const auto value = [&](u32 x) { return BF16 ? of_bf16(x >> k & 0xffff) : of_f16(x >> k & 0xffff); };
+        const f32 d = F(value(a), value(b), value(c));
+        r |= (BF16 ? to_bf16(d) : d != d ? 0x7fffu : to_f16(d)) << k;
+    }
+    return r;
+}
+template <bool BF16>
+static void add_halves(Rows& rows, const std::string& type) {
+    // the product of two halves is exact in double precision, so that one rounding to single and one to half remain for a fused sum
+    add(rows, "fma.rn." + type, "r = r r r", "a * b + c of both halves",
+        ternary<u32, u32, u32, u32, halves<BF16, [](f32 a, f32 b, f32 c) { return (f32)((f64)a * b + c); }>>);
+    const auto two_halves = [&](const std::string& name, const char* meaning, Run run) {
+        add(rows, name + "." + type, "r = r r", meaning, run);
+    };
+    two_halves("add", "a + b of both halves",
+               binary<u32, u32, u32, [](u32 a, u32 b) { return halves<BF16, [](f32 x, f32 y, f32) { return x + y; }>(a, b, 0); }>);
+    two_halves("add.rn", "a + b of both halves",
+               binary<u32, u32, u32, [](u32 a, u32 b) { return halves<BF16, [](f32 x, f32 y, f32) { return x + y; }>(a, b, 0); }>);
+    two_halves("sub", "a - b of both halves",
+               binary<u32, u32, u32, [](u32 a, u32 b) { return halves<BF16, [](f32 x, f32 y, f32) { return x - y; }>(a, b, 0); }>);
+    two_halves("mul", "a * b of both halves",
+               binary<u32, u32, u32, [](u32 a, u32 b) { return halves<BF16, [](f32 x, f32 y, f32) { return x * y; }>(a, b, 0); }>);
+    two_halves("mul.rn", "a * b of both halves",
+               binary<u32, u32, u32, [](u32 a, u32 b) { return halves<BF16, [](f32 x, f32 y, f32) { return x * y; }>(a, b, 0); }>);
+    two_halves(
+        "min", "the smaller of both halves",
+        binary<u32, u32, u32, [](u32 a, u32 b) { return halves<BF16, [](f32 x, f32 y, f32) { return smaller(x, y); }>(a, b, 0); }>);
+    two_halves(
+        "max", "the larger of both halves",
+        binary<u32, u32, u32, [](u32 a, u32 b) { return halves<BF16, [](f32 x, f32 y, f32) { return larger(x, y); }>(a, b, 0); }>);
+}
+
+void add_float_rows(Rows& rows) {
+    for (const char* rounding : {"", ".rn"}) {
+        add_two<plus>(rows, "add", rounding, "a + b, to nearest even");
+        add_two<minus>(rows, "sub", rounding, "a - b, to nearest even");
+        add_two<times>(rows, "mul", rounding, "a * b, to nearest even");
+    }
+    add_two<divided>(rows, "div", ".rn", "a / b, to nearest even");
+    add_two<divided>(rows, "div", ".full", "a / b within 2 ulp");
+    add_two<divided>(rows, "div", ".approx", "a / b within 2 ulp for |b| from 2^-126 to 2^126");
+    add_two<smaller>(rows, "min", "", "the smaller; a number before a NaN");
+    add_two<larger>(rows, "max", "", "the larger; a number before a NaN");
+    add_two<smaller_or_nan>(rows, "min", ".NaN", "the smaller; NaN if one is");
+    add_two<larger_or_nan>(rows, "max", ".NaN", "the larger; NaN if one is");
+    add(rows, "fma.rn.f32", "r = r r r", "a * b + c, rounded once", fused<false>);
+    add(rows, "fma.rn.ftz.f32", "r = r r r", "a * b + c, rounded once, denormals as 0", fused<true>);
+    add(rows, "fma.rn.sat.f32", "r = r r r", "a * b + c, rounded once, then in 0 to 1",
+        ternary<f32, f32, f32, f32, [](f32 a, f32 b, f32 c) { return saturated(__builtin_fmaf(a, b, c)); }>);
+    add(rows, "add.sat.f32", "r = r r", "a + b, then in 0 to 1; NaN as 0",
+        binary<f32, f32, f32, [](f32 a, f32 b) { return saturated(a + b); }>);
+    add_one<exp2_of>(rows, "ex2.approx", "2^a within 2 ulp");
+    add_one<log2_of>(rows, "lg2.approx", "log2(a) within 2^-22 absolute or relative");
+    add_one<reciprocal>(rows, "rcp.approx", "1 / a within 1 ulp");
+    add_one<reciprocal>(rows, "rcp.rn", "1 / a, to nearest even");
+    add_one<root>(rows, "sqrt.rn", "square root, to nearest even");
+    add_one<root>(rows, "sqrt.approx", "square root within 2 ulp");
+    add_one<reciprocal_root>(rows, "rsqrt.approx", "1 / square root within 2^-22.9");
+    add_one<sine>(rows, "sin.approx", "sin(a) within 2^-20.9 for |a| <= pi");
+    add_one<cosine>(rows, "cos.approx", "cos(a) within 2^-20.9 for |a| <= pi");
+    add(rows, "tanh.approx.f32", "r = r", "tanh(a) within 2^-11", one<tanh_of, false>);
+    add_one<negated>(rows, "neg", "-a");
+    add_one<magnitude>(rows, "abs", "|a|");
+    add_halves<true>(rows, "bf16x2");
+    add_halves<false>(rows, "f16x2");
+}
+}  // namespace ptx

@@ -1,0 +1,73 @@
+"""Which line of CUDA text an instruction stands for: `.file`, `.loc` and the chain of calls that were inlined."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+_FILE: Final = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
+_LOC: Final = re.compile(
+    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:\s*,\s*function_name\s+[\w$]+(?:\+\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
+)
+_DEEPEST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLine:
+    """A line of a file, both as the compiler names them."""
+
+    file: str
+    line: int
+
+
+Position = tuple[int, int, int]
+"""File number, line, column."""
+
+
+@dataclass(slots=True)
+class Places:
+    """The `.loc` directives of a text in their order."""
+
+    files: dict[int, str] = field(default_factory=dict[int, str])
+    locs: list[tuple[Position, Position | None]] = field(default_factory=list[tuple[Position, Position | None]])
+
+    def add(self, directive: str) -> None:
+        """Note a `.file` or `.loc`; anything else that begins so says no place."""
+        if found := _FILE.match(directive):
+            self.files[int(found[1])] = found[2]
+        elif found := _LOC.match(directive):
+            numbers = [None if x is None else int(x) for x in found.groups()]
+            here, call = numbers[:3], numbers[3:]
+            self.locs.append((_position(here), None if call[0] is None else _position(call)))
+
+    @property
+    def last(self) -> int:
+        """Index of the latest `.loc`; -1 before the first."""
+        return len(self.locs) - 1
+
+    def chain(self, index: int) -> tuple[CudaLine, ...]:
+        """The line at a `.loc`, then the call that it was inlined at, then the call of that."""
+        lines: list[CudaLine] = []
+        while index >= 0 and len(lines) < _DEEPEST:
+            position, call = self.locs[index]
+            lines.append(self._line(position))
+            if call is None:
+                break
+            outer = self._before(index, call)
+            if outer < 0:
+                lines.append(self._line(call))
+            index = outer
+        return tuple(lines)
+
+    def _before(self, index: int, position: Position) -> int:
+        """The latest earlier `.loc` of this position: a compiler places a call before what it inlines there."""
+        return next((n for n in range(index - 1, -1, -1) if self.locs[n][0] == position), -1)
+
+    def _line(self, position: Position) -> CudaLine:
+        return CudaLine(self.files.get(position[0], "?"), position[1])
+
+
+def _position(numbers: list[int | None]) -> Position:
+    first, second, third = (n or 0 for n in numbers)
+    return first, second, third
