@@ -16,10 +16,10 @@ from cubridge.driver.report import RULES
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.ir.diagnostics import CuError, Note
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.nodes import Expr, IntLit, Name
 from cubridge.ir.printer import print_expr
 from cubridge.judge.long_lengths import check_long_lengths
-from cubridge.judge.problem import fitting_shapes
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.extras import ExtraArgument
