@@ -147,7 +147,7 @@ def _adapt(built: Built, kernel: str, arch: str) -> None:
         first = (task.dtype, task.head_dim) == FORMS[0]
         if not built.problems:
             cases = gpu_cases(attention.spec, adapted.shape)
-            built.problems = [checker.problem(case) for case in (cases if first else cases[::SPARSE])]
+            built.problems = checker.problems(cases if first else cases[::SPARSE])
         if first and not built.mutant_problems:
             built.mutant_problems = [checker.problem(c) for c in mutant_cases(attention.spec, task.head_dim)]
     if first:

@@ -79,7 +79,7 @@ def _build(number: int, arch: str, folder: Path) -> Drawn:
     checker = Checker(attention, DTYPE, approximations(adapted.target))
     cases = gpu_cases(attention.spec, adapted.shape)[number % SPARSE :: SPARSE]
     built = Built(Task(_name(number), DTYPE, HEAD_DIM), attention.spec.preconditions, {kernel: text})
-    built.problems = [checker.problem(case) for case in cases]
+    built.problems = checker.problems(cases)
     built.seconds = time.perf_counter() - started
     save(folder, built)
     return Drawn(number)

@@ -39,8 +39,8 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
     checker = Checker(known, dtype_of(kernel), approximations(kernel))
     cases = value_cases(known.spec, replace(SMALL, D=head_dim(kernel)))
     with one_thread():
-        for case in cases:
-            wrong = _difference(kernel, known, checker.problem(case))
+        for problem in checker.problems(cases):
+            wrong = _difference(kernel, known, problem)
             if wrong is not None:
                 return (wrong,)
     fault = long_fault(kernel, known.spec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cubridge.ir.source import NOWHERE, Span
@@ -38,6 +38,16 @@ class CuError(Exception):
 
     def __str__(self) -> str:
         return render(self.diagnostics)
+
+    def __reduce__(self) -> tuple[Callable[..., CuError], tuple[object, ...]]:
+        """Exceptions are pickled by their message unless they say otherwise; this one goes between processes whole."""
+        return _again, (type(self), self.diagnostics, self.exit_code)
+
+
+def _again(kind: type[CuError], diagnostics: tuple[Diagnostic, ...], exit_code: int) -> CuError:
+    error = kind(*diagnostics)
+    error.exit_code = exit_code
+    return error
 
 
 class Refused(CuError):

@@ -59,7 +59,7 @@ class ValueJudge:
         key = tuple(sorted(approximated))
         if key not in self._checkers:
             self._checkers[key] = Checker(self.attention, self.dtype, approximated)
-        return [self._checkers[key].problem(case) for case in sorted(self.cases, key=_size)]
+        return self._checkers[key].problems(sorted(self.cases, key=_size))
 
     def _fault(self, kernel: Kernel, problem: Problem, judgement: Judgement) -> Diagnostic:
         at = f"at {problem.shape} (B, Hq, Hk, Lq, Lk, D), {problem.inputs} inputs"
