@@ -11,7 +11,18 @@ from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.core.sync import Landing, MBarrier, Meeting, Policy
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.hardware import NAMED_BARRIERS
-from cubridge.ir.nodes import Barrier, Kernel, Stmt
+from cubridge.ir.nodes import (
+    Barrier,
+    BarrierArrive,
+    BarrierExpect,
+    BarrierInit,
+    BarrierWait,
+    BlockSync,
+    Kernel,
+    NamedArrive,
+    NamedSync,
+    Stmt,
+)
 
 
 class BarrierMachine(Machine[A]):
@@ -93,27 +104,27 @@ class BarrierMachine(Machine[A]):
 
     # ---- phases ----
 
-    def barrier_init(self, agent: A, at: Instruction) -> None:
-        barrier = self.barrier(at.operands[0](agent), at.stmt, used=False)
-        arrivals = self.decide_int(at.operands[1](agent), at.stmt)
+    def barrier_init(self, agent: A, stmt: BarrierInit, barrier: Value, arrivals: Value) -> None:
+        barrier = self.barrier(barrier, stmt, used=False)
+        arrivals = self.decide_int(arrivals, stmt)
         if barrier.arrivals:
-            raise fault("CU257", f"`{barrier.label}` is initialised twice", at.stmt)
+            raise fault("CU257", f"`{barrier.label}` is initialised twice", stmt)
         if agent.active != 1:
-            raise fault("CU257", f"{agent.active} threads initialise `{barrier.label}`", at.stmt)
+            raise fault("CU257", f"{agent.active} threads initialise `{barrier.label}`", stmt)
         if arrivals < 1:
-            raise fault("CU257", f"`{barrier.label}` would wait for {arrivals} arrivals", at.stmt)
+            raise fault("CU257", f"`{barrier.label}` would wait for {arrivals} arrivals", stmt)
         barrier.arrivals = barrier.pending = arrivals
 
-    def barrier_expect(self, agent: A, at: Instruction) -> None:
-        barrier = self.barrier(at.operands[0](agent), at.stmt)
-        expected = self.decide_int(at.operands[1](agent), at.stmt) * agent.active
-        barrier.last_expect = at.stmt
+    def barrier_expect(self, agent: A, stmt: BarrierExpect, barrier: Value, bytes: Value) -> None:
+        barrier = self.barrier(barrier, stmt)
+        expected = self.decide_int(bytes, stmt) * agent.active
+        barrier.last_expect = stmt
         barrier.bytes_due += expected
         barrier.unclaimed += expected
-        self.arrive(agent, barrier, at.stmt)
+        self.arrive(agent, barrier, stmt)
 
-    def barrier_arrive(self, agent: A, at: Instruction) -> None:
-        self.arrive(agent, self.barrier(at.operands[0](agent), at.stmt), at.stmt)
+    def barrier_arrive(self, agent: A, stmt: BarrierArrive, barrier: Value) -> None:
+        self.arrive(agent, self.barrier(barrier, stmt), stmt)
 
     def arrive(self, agent: A, barrier: MBarrier, stmt: Stmt) -> None:
         if agent.active > barrier.pending:
@@ -133,72 +144,72 @@ class BarrierMachine(Machine[A]):
             barrier.phase += 1
             barrier.pending = barrier.arrivals
 
-    def barrier_wait(self, agent: A, at: Instruction) -> bool | None:
-        barrier = self.barrier(at.operands[0](agent), at.stmt)
-        parity = self.decide_int(at.operands[1](agent), at.stmt)
+    def barrier_wait(self, agent: A, stmt: BarrierWait, barrier: Value, phase: Value) -> bool | None:
+        barrier = self.barrier(barrier, stmt)
+        parity = self.decide_int(phase, stmt)
         if parity not in (0, 1):
-            raise fault("CU258", f"phase parity {parity}", at.stmt)
+            raise fault("CU258", f"phase parity {parity}", stmt)
         if barrier.phase & 1 == parity:
             return WAIT
-        self.passes(agent, barrier, at.stmt)
+        self.passes(agent, barrier, stmt)
         return None
 
     # ---- barriers that count threads ----
 
-    def block_sync(self, agent: A, at: Instruction) -> bool | None:
-        return self.meet(agent, self.block, sum(a.threads for a in self.agents), at)
+    def block_sync(self, agent: A, stmt: BlockSync) -> bool | None:
+        return self.meet(agent, self.block, sum(a.threads for a in self.agents), stmt)
 
-    def named_sync(self, agent: A, at: Instruction) -> bool | None:
-        return self.meet(agent, *self.named(agent, at), at)
+    def named_sync(self, agent: A, stmt: NamedSync, id: Value, threads: Value) -> bool | None:
+        return self.meet(agent, *self.named(stmt, id, threads), stmt)
 
-    def named_arrive(self, agent: A, at: Instruction) -> None:
-        self.join(agent, *self.named(agent, at), at, sync=False)
+    def named_arrive(self, agent: A, stmt: NamedArrive, id: Value, threads: Value) -> None:
+        self.join(agent, *self.named(stmt, id, threads), stmt, sync=False)
 
-    def named(self, agent: A, at: Instruction) -> tuple[Meeting, int]:
-        number, threads = (self.decide_int(x(agent), at.stmt) for x in at.operands)
+    def named(self, stmt: Stmt, id: Value, threads: Value) -> tuple[Meeting, int]:
+        number, threads = (self.decide_int(x, stmt) for x in (id, threads))
         if not 0 < number < NAMED_BARRIERS:
-            raise fault("CU261", f"there is no named barrier {number} (0 is the block's)", at.stmt)
+            raise fault("CU261", f"there is no named barrier {number} (0 is the block's)", stmt)
         if threads <= 0 or threads % 32:
-            raise fault("CU261", f"a named barrier cannot wait for {threads} threads: whole warps only", at.stmt)
+            raise fault("CU261", f"a named barrier cannot wait for {threads} threads: whole warps only", stmt)
         return self.meetings.setdefault(number, Meeting(f"named barrier {number}")), threads
 
-    def meet(self, agent: A, meeting: Meeting, threads: int, at: Instruction) -> bool | None:
+    def meet(self, agent: A, meeting: Meeting, threads: int, stmt: Stmt) -> bool | None:
         """Arrive, then wait until the round is complete."""
         if agent.waiting is None:
-            agent.waiting = self.join(agent, meeting, threads, at, sync=True)
+            agent.waiting = self.join(agent, meeting, threads, stmt, sync=True)
         if meeting.generation == agent.waiting:
             return WAIT
         self.leaves(agent, meeting, agent.waiting)
         agent.waiting = None
         return None
 
-    def join(self, agent: A, meeting: Meeting, threads: int, at: Instruction, *, sync: bool) -> int:
+    def join(self, agent: A, meeting: Meeting, threads: int, stmt: Stmt, *, sync: bool) -> int:
         """Arrive; the round that this counts in."""
-        self.whole(agent, at)
-        self.count(agent, meeting, threads, at, sync)
+        self.whole(agent, stmt)
+        self.count(agent, meeting, threads, stmt, sync)
         generation = meeting.generation
-        self.met(agent, meeting, at.stmt)
+        self.met(agent, meeting, stmt)
         if meeting.count == threads:
-            self.close(meeting, at)
+            self.close(meeting, stmt)
         return generation
 
-    def count(self, agent: A, meeting: Meeting, threads: int, at: Instruction, sync: bool) -> None:
+    def count(self, agent: A, meeting: Meeting, threads: int, stmt: Stmt, sync: bool) -> None:
         others = meeting.syncing if sync else meeting.arriving
         if agent in others:
-            raise fault("CU261", f"{agent.label} arrives twice in one round of {meeting.label}", at.stmt)
+            raise fault("CU261", f"{agent.label} arrives twice in one round of {meeting.label}", stmt)
         if meeting.count and meeting.threads != threads:
             message = f"{meeting.label} is used for {meeting.threads} threads and for {threads}"
-            raise fault("CU261", message, at.stmt)
+            raise fault("CU261", message, stmt)
         if meeting.count + agent.threads > threads:
-            raise fault("CU261", f"more than {threads} threads arrive at {meeting.label}", at.stmt)
+            raise fault("CU261", f"more than {threads} threads arrive at {meeting.label}", stmt)
         meeting.threads = threads
         meeting.count += agent.threads
         others.append(agent)
 
-    def close(self, meeting: Meeting, at: Instruction) -> None:
+    def close(self, meeting: Meeting, stmt: Stmt) -> None:
         if not meeting.syncing:
-            raise fault("CU261", f"a round of {meeting.label} completes and nobody waits in it", at.stmt)
-        self.meeting_done(meeting, at.stmt)
+            raise fault("CU261", f"a round of {meeting.label} completes and nobody waits in it", stmt)
+        self.meeting_done(meeting, stmt)
         meeting.generation += 1
         meeting.count = 0
         meeting.arriving.clear()

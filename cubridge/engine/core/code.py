@@ -25,12 +25,13 @@ from cubridge.ir.nodes import (
     RegisterTile,
     Stmt,
 )
-from cubridge.ir.walk import children, field_names
+from cubridge.ir.walk import field_names
 
 WAIT: Final = True
 """What a step returns where the agent cannot go on yet: it will be taken again."""
 
-Step: TypeAlias = "Callable[[Any, Any, Instruction], bool | None]"
+Method: TypeAlias = Callable[..., bool | None]
+"""Of an engine: `method(machine, agent, statement, *operands)`."""
 
 METHODS: Final[Mapping[type[Stmt], str]] = {
     Assign: "assign",
@@ -46,7 +47,7 @@ METHODS: Final[Mapping[type[Stmt], str]] = {
 class Instruction:
     """One step: `run(machine, agent, instruction)`, with the agent's counter already on the next one."""
 
-    run: Step
+    run: Callable[[Any, Any, Instruction], bool | None]
     stmt: Stmt
     operands: tuple[Closure, ...] = ()
     target: int = 0
@@ -69,8 +70,8 @@ def compile_body(kernel: Kernel, engine: type) -> tuple[Instruction, ...]:
 
 
 class _Builder:
-    def __init__(self, handlers: Mapping[type[Stmt], Step]) -> None:
-        self.handlers = handlers
+    def __init__(self, methods: Mapping[type[Stmt], Method]) -> None:
+        self.methods = methods
         self.code: list[Instruction] = []
         self.loops: list[tuple[int, list[Instruction]]] = []  # depth of ifs at the loop, breaks that leave it
         self.ifs = 0
@@ -94,7 +95,7 @@ class _Builder:
             case Break():
                 self.leave(stmt)
             case _:
-                self.emit(Instruction(self.handlers[type(stmt)], stmt, tuple(_operands(stmt))))
+                self.emit(Instruction(_taking_operands(self.methods[type(stmt)]), stmt, tuple(_operands(stmt))))
 
     def branch(self, stmt: If) -> None:
         test = self.emit(Instruction(_branch, stmt, (compile_expr(stmt.condition),)))
@@ -132,17 +133,28 @@ class _Builder:
         leaving.append(self.emit(Instruction(_break, stmt, depth=self.ifs - ifs)))
 
 
+def _taking_operands(method: Method) -> Callable[[Any, Any, Instruction], bool | None]:
+    return lambda machine, agent, at: method(machine, agent, at.stmt, *[operand(agent) for operand in at.operands])
+
+
 def _operands(stmt: Stmt) -> Iterator[Closure]:
-    """An operation's by field, whether given or not; of other statements the expressions that they have."""
+    """By field, whether given or not."""
     match stmt:
         case Assign(_, value):
             yield compile_expr(value)
-        case Op():
-            for name in field_names(type(stmt)):
-                value = getattr(stmt, name)
-                yield (lambda agent: None) if value is None else compile_operand(value)
+        case Gemm(dst, a, b):
+            yield from map(compile_operand, (dst, a, b))
+        case RegionCall(_, args):
+            yield from map(compile_operand, args)
+        case RegisterTile(_, _, rows, cols):
+            yield from map(_optional, (rows, cols))
         case _:
-            yield from (compile_operand(x) for x in children(stmt) if isinstance(x, Expr))
+            assert isinstance(stmt, Op)
+            yield from (_optional(getattr(stmt, name)) for name in field_names(type(stmt)))
+
+
+def _optional(expr: Expr | None) -> Closure:
+    return (lambda agent: None) if expr is None else compile_operand(expr)
 
 
 def _branch(machine: Control, agent: Agent, at: Instruction) -> None:

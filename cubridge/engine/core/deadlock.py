@@ -42,7 +42,7 @@ def _waits_for(machine: BarrierMachine[A], agent: A) -> str:
             barrier = machine.barrier(at.operands[0](agent), at.stmt)
             return f"phase {barrier.phase} of `{barrier.label}`, which lacks {barrier.lacks()}"
         case NamedSync():
-            return _count(*machine.named(agent, at))
+            return _count(*machine.named(at.stmt, *(operand(agent) for operand in at.operands)))
         case BlockSync():
             return _count(machine.block, sum(a.threads for a in machine.agents))
         case WgmmaWait():

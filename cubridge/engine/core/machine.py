@@ -9,7 +9,20 @@ from cubridge.engine.core.code import WAIT, Instruction
 from cubridge.engine.core.operands import GlobalRef, Ring, SharedRef, Value, fault
 from cubridge.engine.core.sync import Agent, Policy
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Assign, Attr, Barrier, Expr, Field, Kernel, Name, Node, SharedValue, Stmt, Tile
+from cubridge.ir.nodes import (
+    Assign,
+    Attr,
+    Barrier,
+    Expr,
+    Field,
+    Kernel,
+    Name,
+    Node,
+    RingNext,
+    SharedValue,
+    Stmt,
+    Tile,
+)
 
 A = TypeVar("A", bound=Agent)
 
@@ -96,11 +109,11 @@ class Machine(Generic[A]):
             raise fault("CU252", f"`smem.{ref.name}` has no slot {ref.slot}", ref.node)
         return ref
 
-    def whole(self, agent: A, at: Instruction) -> None:
+    def whole(self, agent: A, stmt: Stmt) -> None:
         if agent.mask != agent.full:
-            what = getattr(at.stmt, "op", type(at.stmt).__name__)
+            what = getattr(stmt, "op", type(stmt).__name__)
             raise fault(
-                "CU256", f"{what} is reached by {agent.active} of the {agent.threads} threads of {agent.label}", at.stmt
+                "CU256", f"{what} is reached by {agent.active} of the {agent.threads} threads of {agent.label}", stmt
             )
 
     # ---- stepping ----
@@ -134,21 +147,20 @@ class Machine(Generic[A]):
 
     # ---- statements alike in all engines ----
 
-    def assign(self, agent: A, at: Instruction) -> None:
-        assert isinstance(at.stmt, Assign)
-        value = at.operands[0](agent)
-        match at.stmt.target:
+    def assign(self, agent: A, stmt: Assign, value: Value) -> None:
+        value = value
+        match stmt.target:
             case Name(name):
                 agent.names[name] = value
             case Attr(Name("smem"), name):
-                self.store_shared(agent, name, value, at.stmt)
+                self.store_shared(agent, name, value, stmt)
             case _:
-                raise fault("CU301", "a kernel body assigns to locals and to shared scalars", at.stmt)
+                raise fault("CU301", "a kernel body assigns to locals and to shared scalars", stmt)
 
-    def ring_next(self, agent: A, at: Instruction) -> None:
-        ring = at.operands[0](agent)
+    def ring_next(self, agent: A, stmt: RingNext, ring: Value) -> None:
+        ring = ring
         if not isinstance(ring, Ring):
-            raise fault("CU301", "this is not a ring", at.stmt)
+            raise fault("CU301", "this is not a ring", stmt)
         ring.next()
 
     def global_param(self, ref: Value, node: Node) -> tuple[GlobalRef, Field]:

@@ -19,7 +19,22 @@ from cubridge.ir.coordinates import of_block
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.evaluate import apply, evaluate_number
 from cubridge.ir.hardware import WARP, WARPGROUP, launch_registers
-from cubridge.ir.nodes import Barrier, Counters, Expr, Global, Kernel, Node, Scalar, SharedValue, Stmt
+from cubridge.ir.nodes import (
+    Barrier,
+    BarrierInit,
+    BarrierInitFence,
+    Counters,
+    Expr,
+    FinishCounters,
+    Global,
+    Kernel,
+    Node,
+    RegistersRelease,
+    RegistersTake,
+    Scalar,
+    SharedValue,
+    Stmt,
+)
 
 
 class Warp(Agent):
@@ -199,14 +214,14 @@ class OrderMachine(BarrierMachine[Warp]):
         self.draws += 1
         return self.scenario.ticket(draw) if draw < len(self.works) - 1 else self.scenario.total
 
-    def finish_counters(self, agent: Warp, at: Instruction) -> None:
-        ref, _ = self.global_param(at.operands[0](agent), at.stmt)
-        if self.param(ref.name, at.stmt) is None:
-            raise fault("CU266", f"`{ref.name}` is absent in this launch", at.stmt)
+    def finish_counters(self, agent: Warp, stmt: FinishCounters, counters: Value) -> None:
+        ref, _ = self.global_param(counters, stmt)
+        if self.param(ref.name, stmt) is None:
+            raise fault("CU266", f"`{ref.name}` is absent in this launch", stmt)
         if self.finish is not None or agent.active != 1:
             notes = (Note("first here", self.finish.span),) if self.finish is not None else ()
-            raise fault("CU266", "a block finishes its counters once, by one thread", at.stmt, *notes)
-        self.finish = at.stmt
+            raise fault("CU266", "a block finishes its counters once, by one thread", stmt, *notes)
+        self.finish = stmt
 
     # ---- shared scalars ----
 
@@ -235,13 +250,13 @@ class OrderMachine(BarrierMachine[Warp]):
     def new_barrier(self, label: str) -> MBarrier:
         return OrderBarrier(label, self.components.barrier(len(self.barriers)), self.components.zero())
 
-    def barrier_init(self, agent: Warp, at: Instruction) -> None:
-        super().barrier_init(agent, at)
-        barrier = self.barrier(at.operands[0](agent), at.stmt)
+    def barrier_init(self, agent: Warp, stmt: BarrierInit, barrier: Value, arrivals: Value) -> None:
+        super().barrier_init(agent, stmt, barrier, arrivals)
+        barrier = self.barrier(barrier, stmt)
         assert isinstance(barrier, OrderBarrier)
-        barrier.init = self.now(agent, at.stmt)
+        barrier.init = self.now(agent, stmt)
 
-    def barrier_init_fence(self, agent: Warp, at: Instruction) -> None:
+    def barrier_init_fence(self, agent: Warp, stmt: BarrierInitFence) -> None:
         for barrier in self.barriers.values():
             assert isinstance(barrier, OrderBarrier)
             if barrier.init is not None and barrier.init.component == self.components.memory(agent.index):
@@ -291,22 +306,22 @@ class OrderMachine(BarrierMachine[Warp]):
 
     # ---- register budgets ----
 
-    def registers_release(self, agent: Warp, at: Instruction) -> None:
-        count = self.budget(agent, at)
+    def registers_release(self, agent: Warp, stmt: RegistersRelease, count: Value) -> None:
+        count = self.budget(agent, stmt, count)
         if count >= agent.registers:
             raise fault(
                 "CU265",
                 f"{agent.label} holds {agent.registers} registers a thread and releases down to {count}",
-                at.stmt,
+                stmt,
             )
         self.pool += (agent.registers - count) * WARP
         agent.registers = count
 
-    def registers_take(self, agent: Warp, at: Instruction) -> bool | None:
-        count = self.budget(agent, at)
+    def registers_take(self, agent: Warp, stmt: RegistersTake, count: Value) -> bool | None:
+        count = self.budget(agent, stmt, count)
         if count <= agent.registers:
             raise fault(
-                "CU265", f"{agent.label} holds {agent.registers} registers a thread and takes up to {count}", at.stmt
+                "CU265", f"{agent.label} holds {agent.registers} registers a thread and takes up to {count}", stmt
             )
         if (count - agent.registers) * WARP > self.pool:
             return WAIT
@@ -314,9 +329,9 @@ class OrderMachine(BarrierMachine[Warp]):
         agent.registers = count
         return None
 
-    def budget(self, agent: Warp, at: Instruction) -> int:
-        self.whole(agent, at)
-        count = self.decide_int(at.operands[0](agent), at.stmt)
+    def budget(self, agent: Warp, stmt: Stmt, count: Value) -> int:
+        self.whole(agent, stmt)
+        count = self.decide_int(count, stmt)
         if count % 8 or not 24 <= count <= 256:
-            raise fault("CU265", f"{count} registers: a multiple of 8 from 24 to 256 is needed", at.stmt)
+            raise fault("CU265", f"{count} registers: a multiple of 8 from 24 to 256 is needed", stmt)
         return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from cubridge.engine.core.code import WAIT, Instruction
+from cubridge.engine.core.code import WAIT
 from cubridge.engine.core.operands import SharedRef, Value, fault
 from cubridge.engine.core.sync import Landing
 from cubridge.engine.order.clock import Access, join_part
@@ -16,7 +16,10 @@ from cubridge.engine.order.tiles import RowTile, WarpTile, as_tile
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.nodes import (
+    Cast,
     CopyAsync,
+    CpAsyncCommit,
+    CpAsyncWait,
     Expr,
     Gemm,
     Global,
@@ -24,8 +27,13 @@ from cubridge.ir.nodes import (
     RegistersRelease,
     RegisterTile,
     Stmt,
+    Store,
     TensorMap,
     Tile,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+    Zero,
 )  # fmt: skip
 
 Trace: TypeAlias = tuple[tuple[object, ...], ...]
@@ -39,43 +47,39 @@ class OrderRun(OrderMachine):
     def row_state(self, agent: Warp, node: Expr) -> Value:
         return RowTile(self.here(agent))
 
-    def register_tile(self, agent: Warp, at: Instruction) -> None:
-        assert isinstance(at.stmt, RegisterTile)
-        old = agent.names.get(at.stmt.name)
+    def register_tile(self, agent: Warp, stmt: RegisterTile, rows: Value, columns: Value) -> None:
+        old = agent.names.get(stmt.name)
         if isinstance(old, WarpTile):
-            old.access(agent.waited, at.stmt, read=False, write=True)
+            old.access(agent.waited, stmt, read=False, write=True)
             if old in agent.outputs:
                 agent.outputs.remove(old)
-        agent.names[at.stmt.name] = WarpTile(at.stmt.name, at.stmt)
+        agent.names[stmt.name] = WarpTile(stmt.name, stmt)
 
-    def zero(self, agent: Warp, at: Instruction) -> None:
-        tile = local_tile(agent, at.operands[0](agent), at.stmt, read=False, write=True)
+    def zero(self, agent: Warp, stmt: Zero, dst: Value) -> None:
+        tile = local_tile(agent, dst, stmt, read=False, write=True)
         if tile.zeroed and tile.finished is None:
-            raise fault("CU263", f"`{tile.name}` is set to zero again before it is finalized", at.stmt)
+            raise fault("CU263", f"`{tile.name}` is set to zero again before it is finalized", stmt)
         tile.begin()
         if tile not in agent.outputs:
             agent.outputs.append(tile)
         agent.histories.append(tile.history)
 
-    def cast(self, agent: Warp, at: Instruction) -> None:
-        dst, src = (operand(agent) for operand in at.operands)
-        src = local_tile(agent, src, at.stmt, read=True, write=False)
-        cast_step(self, agent, local_tile(agent, dst, at.stmt, read=False, write=True), src, at.stmt)
+    def cast(self, agent: Warp, stmt: Cast, dst: Value, src: Value) -> None:
+        src = local_tile(agent, src, stmt, read=True, write=False)
+        cast_step(self, agent, local_tile(agent, dst, stmt, read=False, write=True), src, stmt)
 
-    def region_call(self, agent: Warp, at: Instruction) -> None:
-        assert isinstance(at.stmt, RegionCall)
-        self.whole(agent, at)
-        region_step(self, agent, tuple(operand(agent) for operand in at.operands), at.stmt)
+    def region_call(self, agent: Warp, stmt: RegionCall, *args: Value) -> None:
+        self.whole(agent, stmt)
+        region_step(self, agent, args, stmt)
 
-    def store(self, agent: Warp, at: Instruction) -> None:
-        self.whole(agent, at)
-        dst, row, src = (operand(agent) for operand in at.operands)
-        ref, declared = self.global_param(dst, at.stmt)
+    def store(self, agent: Warp, stmt: Store, dst: Value, row: Value, src: Value) -> None:
+        self.whole(agent, stmt)
+        ref, declared = self.global_param(dst, stmt)
         if ref.name in self.copied:
-            raise fault("CU264", f"`{ref.name}` is stored to, and copies read it", at.stmt)
-        if self.param(declared.name, at.stmt) is None:
-            raise fault("CU266", f"`{declared.name}` is absent in this launch", at.stmt)
-        store_step(self, agent, ref, row, local_tile(agent, src, at.stmt, read=True, write=False), at.stmt)
+            raise fault("CU264", f"`{ref.name}` is stored to, and copies read it", stmt)
+        if self.param(declared.name, stmt) is None:
+            raise fault("CU266", f"`{declared.name}` is absent in this launch", stmt)
+        store_step(self, agent, ref, row, local_tile(agent, src, stmt, read=True, write=False), stmt)
 
     # ---- copies ----
 
@@ -85,10 +89,7 @@ class OrderRun(OrderMachine):
         label = f"smem.{ref.name}[{ref.slot}]" if slots > 1 else f"smem.{ref.name}"
         return self.slots.setdefault(ref.key, Slot(label)), ref
 
-    def copy_async(self, agent: Warp, at: Instruction) -> None:
-        stmt = at.stmt
-        assert isinstance(stmt, CopyAsync)
-        dst, src, row, signal = (operand(agent) for operand in at.operands)
+    def copy_async(self, agent: Warp, stmt: CopyAsync, dst: Value, src: Value, row: Value, signal: Value) -> None:
         slot, ref = self.slot(dst, stmt)
         view, declared = self.global_param(src, stmt)
         kind = self.shared[ref.name].type
@@ -98,17 +99,17 @@ class OrderRun(OrderMachine):
         if not isinstance(declared.type, Global if signal is None else TensorMap):
             raise fault("CU301", "a copy with `signal` comes from a tensor map, one without from global memory", stmt)
         if signal is None:
-            self.copy_group(agent, at, slot, content)
+            self.copy_group(agent, stmt, slot, content)
         else:
             self.copy_bulk(agent, stmt, slot, ref, content, signal)
 
-    def copy_group(self, agent: Warp, at: Instruction, slot: Slot, content: Content) -> None:
-        self.whole(agent, at)
+    def copy_group(self, agent: Warp, stmt: Stmt, slot: Slot, content: Content) -> None:
+        self.whole(agent, stmt)
         group = agent.closed + 1
-        write = Access(self.components.copies(agent.index), group, at.stmt, agent.label)
+        write = Access(self.components.copies(agent.index), group, stmt, agent.label)
         slot.overwrite(agent.index, write, content, agent.clock)
-        agent.open_copies.append(at.stmt)
-        agent.real_copies[group] = at.stmt
+        agent.open_copies.append(stmt)
+        agent.real_copies[group] = stmt
 
     def copy_bulk(
         self, agent: Warp, stmt: CopyAsync, slot: Slot, ref: SharedRef, content: Content, signal: Value
@@ -123,30 +124,27 @@ class OrderRun(OrderMachine):
         slot.overwrite(WHOLE, Access(barrier.component, barrier.phase + 1, stmt, agent.label), content, agent.clock)
         self.start_landing(Landing(barrier, barrier.phase, self.slot_bytes(ref.name, ref.node), stmt, ref))
 
-    def commit(self, agent: Warp, at: Instruction) -> None:
-        self.whole(agent, at)
+    def commit(self, agent: Warp, stmt: CpAsyncCommit) -> None:
+        self.whole(agent, stmt)
         agent.closed += 1
         agent.open_copies.clear()
 
-    def wait_group(self, agent: Warp, at: Instruction) -> None:
-        self.whole(agent, at)
-        done = agent.closed - self.pending(agent, at)
+    def wait_group(self, agent: Warp, stmt: CpAsyncWait, pending: Value) -> None:
+        self.whole(agent, stmt)
+        done = agent.closed - self.pending(pending, stmt)
         agent.waited_copies = max(agent.waited_copies, done)
         agent.clock[self.components.copies(agent.index)] = agent.waited_copies
 
-    def pending(self, agent: Warp, at: Instruction) -> int:
-        pending = self.decide_int(at.operands[0](agent), at.stmt)
+    def pending(self, value: Value, stmt: Stmt) -> int:
+        pending = self.decide_int(value, stmt)
         if pending < 0:
-            raise fault("CU301", f"a wait for all but {pending} groups", at.stmt)
+            raise fault("CU301", f"a wait for all but {pending} groups", stmt)
         return pending
 
     # ---- gemms ----
 
-    def gemm(self, agent: Warp, at: Instruction) -> None:
-        stmt = at.stmt
-        assert isinstance(stmt, Gemm)
-        self.whole(agent, at)
-        dst, a, b = (operand(agent) for operand in at.operands)
+    def gemm(self, agent: Warp, stmt: Gemm, dst: Value, a: Value, b: Value) -> None:
+        self.whole(agent, stmt)
         tile = as_tile(dst, stmt)
         if stmt.asynchronous:
             self.issue(agent, stmt, tile, a, b)
@@ -210,22 +208,22 @@ class OrderRun(OrderMachine):
         agent.issued += 1
         return log
 
-    def wgmma_fence(self, agent: Warp, at: Instruction) -> None:
-        self.whole(agent, at)
+    def wgmma_fence(self, agent: Warp, stmt: WgmmaFence) -> None:
+        self.whole(agent, stmt)
         agent.fences += 1
 
-    def wgmma_commit(self, agent: Warp, at: Instruction) -> None:
-        self.whole(agent, at)
-        log = self.same_for_all(agent, at.stmt, ())
+    def wgmma_commit(self, agent: Warp, stmt: WgmmaCommit) -> None:
+        self.whole(agent, stmt)
+        log = self.same_for_all(agent, stmt, ())
         agent.committed += 1
         control = log.control.setdefault(agent.committed, [0] * self.components.warps)
         join_part(control, agent.clock[: self.components.warps])
         agent.open_gemms.clear()
 
-    def wgmma_wait(self, agent: Warp, at: Instruction) -> bool | None:
+    def wgmma_wait(self, agent: Warp, stmt: WgmmaWait, pending: Value) -> bool | None:
         """Waits for the gemms, and so for every warp of the warpgroup to have issued them."""
-        self.whole(agent, at)
-        done = agent.committed - self.pending(agent, at)
+        self.whole(agent, stmt)
+        done = agent.committed - self.pending(pending, stmt)
         if any(a.committed < done for a in self.warpgroup(agent)):
             return WAIT
         if done > agent.waited:

@@ -27,6 +27,7 @@ from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.nodes import (
     Assign,
     Attr,
+    Cast,
     Expr,
     Function,
     Gemm,
@@ -40,6 +41,7 @@ from cubridge.ir.nodes import (
     Row,
     SharedValue,
     Stmt,
+    Zero,
 )  # fmt: skip
 from cubridge.ir.types import DType
 
@@ -281,12 +283,10 @@ class ValueMachine(BarrierMachine[Team]):
             raise fault("CU301", message, node)
         return len(self.blocks), warps, self.fragment_rows, FRAGMENT
 
-    def register_tile(self, agent: Team, at: Instruction) -> None:
-        stmt = at.stmt
-        assert isinstance(stmt, RegisterTile)
-        rows, *columns = (self.decide_int(x(agent), stmt) for x in at.operands)
-        shape = self.rows(agent, rows, stmt)
-        agent.names[stmt.name] = TeamTile(stmt.name, stmt.dtype, shape, columns[0] if columns else 1, stmt)
+    def register_tile(self, agent: Team, stmt: RegisterTile, rows: Value, columns: Value) -> None:
+        shape = self.rows(agent, self.decide_int(rows, stmt), stmt)
+        width = 1 if columns is None else self.decide_int(columns, stmt)
+        agent.names[stmt.name] = TeamTile(stmt.name, stmt.dtype, shape, width, stmt)
 
     def row_state(self, agent: Team, node: Expr) -> Value:
         warps = agent.threads // WARP
@@ -303,10 +303,10 @@ class ValueMachine(BarrierMachine[Team]):
             raise fault("CU301", "this operand is not a register tile", stmt)
         return value
 
-    def zero(self, agent: Team, at: Instruction) -> None:
-        tile = self.tile(at.operands[0](agent), at.stmt)
+    def zero(self, agent: Team, stmt: Zero, dst: Value) -> None:
+        tile = self.tile(dst, stmt)
         tile.data = torch.zeros((*tile.rows, tile.columns), dtype=TORCH[tile.dtype])
 
-    def cast(self, agent: Team, at: Instruction) -> None:
-        dst, src = (self.tile(x(agent), at.stmt) for x in at.operands)
-        dst.data = src.data.to(TORCH[dst.dtype])
+    def cast(self, agent: Team, stmt: Cast, dst: Value, src: Value) -> None:
+        tile = self.tile(dst, stmt)
+        tile.data = self.tile(src, stmt).data.to(TORCH[tile.dtype])

@@ -8,14 +8,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.engine.core.code import Instruction
 from cubridge.engine.core.operands import GlobalRef, SharedRef, Value, fault
 from cubridge.engine.core.sync import Landing
 from cubridge.engine.values.launch import GlobalTensor
 from cubridge.engine.values.machine import PendingGemm, Team, ValueMachine
 from cubridge.engine.values.regions import Env, Item, as_item
 from cubridge.engine.values.tiles import TORCH, RowValues, TeamTile, poison
-from cubridge.ir.nodes import CopyAsync, Gemm, RegionCall, Stmt, Tile
+from cubridge.ir.nodes import (
+    CopyAsync,
+    CpAsyncCommit,
+    CpAsyncWait,
+    Gemm,
+    RegionCall,
+    Stmt,
+    Store,
+    Tile,
+    WgmmaCommit,
+    WgmmaWait,
+)
 
 
 class ValueRun(ValueMachine):
@@ -35,10 +45,7 @@ class ValueRun(ValueMachine):
             self.memory[ref.key] = poison(shape, kind.dtype)
         return self.memory[ref.key]
 
-    def copy_async(self, agent: Team, at: Instruction) -> None:
-        stmt = at.stmt
-        assert isinstance(stmt, CopyAsync)
-        dst, src, row, signal = (operand(agent) for operand in at.operands)
+    def copy_async(self, agent: Team, stmt: CopyAsync, dst: Value, src: Value, row: Value, signal: Value) -> None:
         ref = self.checked(dst, Tile, stmt)
         kind, shape = self.slot_shape(ref)
         data = self.load(src, row, shape[1], stmt)
@@ -81,11 +88,11 @@ class ValueRun(ValueMachine):
     def landed(self, landing: Landing) -> None:
         self.memory[landing.dst.key] = landing.data
 
-    def commit(self, agent: Team, at: Instruction) -> None:
+    def commit(self, agent: Team, stmt: CpAsyncCommit) -> None:
         agent.copies.append([])
 
-    def wait_group(self, agent: Team, at: Instruction) -> None:
-        pending = self.decide_int(at.operands[0](agent), at.stmt)
+    def wait_group(self, agent: Team, stmt: CpAsyncWait, pending: Value) -> None:
+        pending = self.decide_int(pending, stmt)
         for group in agent.copies[: max(0, len(agent.copies) - 1 - pending)]:
             for key, data in group:
                 self.memory[key] = data
@@ -93,10 +100,7 @@ class ValueRun(ValueMachine):
 
     # ---- gemms ----
 
-    def gemm(self, agent: Team, at: Instruction) -> None:
-        stmt = at.stmt
-        assert isinstance(stmt, Gemm)
-        dst, a, b = (operand(agent) for operand in at.operands)
+    def gemm(self, agent: Team, stmt: Gemm, dst: Value, a: Value, b: Value) -> None:
         tile = self.tile(dst, stmt)
         work = PendingGemm(stmt, tile, tile.flat, a, b)
         if stmt.asynchronous:
@@ -118,11 +122,11 @@ class ValueRun(ValueMachine):
         else:
             work.dst.set_flat(torch.bmm(a.float(), b.float()))
 
-    def wgmma_commit(self, agent: Team, at: Instruction) -> None:
+    def wgmma_commit(self, agent: Team, stmt: WgmmaCommit) -> None:
         agent.gemms.append([])
 
-    def wgmma_wait(self, agent: Team, at: Instruction) -> None:
-        pending = self.decide_int(at.operands[0](agent), at.stmt)
+    def wgmma_wait(self, agent: Team, stmt: WgmmaWait, pending: Value) -> None:
+        pending = self.decide_int(pending, stmt)
         for group in agent.gemms[: max(0, len(agent.gemms) - 1 - pending)]:
             for work in group:
                 self.multiply(work)
@@ -130,17 +134,15 @@ class ValueRun(ValueMachine):
 
     # ---- regions ----
 
-    def region_call(self, agent: Team, at: Instruction) -> None:
-        stmt = at.stmt
-        assert isinstance(stmt, RegionCall)
+    def region_call(self, agent: Team, stmt: RegionCall, *args: Value) -> None:
         function = self.kernel.region(stmt.region)
-        args = dict(zip(function.params, (operand(agent) for operand in at.operands), strict=True))
-        only = self.decide_int(args["r"], stmt) if "r" in args else None
+        given = dict(zip(function.params, args, strict=True))
+        only = self.decide_int(given["r"], stmt) if "r" in given else None
         if only is not None and not 0 <= only < self.fragment_rows:
             raise fault("CU301", f"there is no fragment row {only}", stmt)
-        self.run_region(agent, stmt, args, slice(None) if only is None else slice(only, only + 1))
+        self.run_region(agent, stmt, given, slice(None) if only is None else slice(only, only + 1))
         if self.watch is not None:
-            self.watch.see(self, agent, stmt, args)
+            self.watch.see(self, agent, stmt, given)
 
     def run_region(self, agent: Team, stmt: RegionCall, args: dict[str, Value], rows: slice) -> None:
         tiles = {name: v for name, v in args.items() if isinstance(v, TeamTile)}
@@ -192,23 +194,22 @@ class ValueRun(ValueMachine):
 
     # ---- stores ----
 
-    def store(self, agent: Team, at: Instruction) -> None:
-        dst, row, src = (operand(agent) for operand in at.operands)
-        ref, tensor = self.tensor(dst, at.stmt)
-        self.view(ref, tensor, at.stmt)
-        data = self.tile(src, at.stmt).flat
+    def store(self, agent: Team, stmt: Store, dst: Value, row: Value, src: Value) -> None:
+        ref, tensor = self.tensor(dst, stmt)
+        self.view(ref, tensor, stmt)
+        data = self.tile(src, stmt).flat
         columns = 1 if tensor.data.ndim == 3 else tensor.data.shape[-1]
         if tensor.is_input or data.shape[2] != columns:
             what = "is an input" if tensor.is_input else f"has {columns} columns, and the tile {data.shape[2]}"
-            raise fault("CU312", f"`{ref.name}` {what}", at.stmt)
+            raise fault("CU312", f"`{ref.name}` {what}", stmt)
         first = np.asarray(row) + self.decide_int(self.compiled.row_origin(agent), self.kernel)
         if (first < 0).any():
-            raise fault("CU313", f"this store begins at row {int(first.min())}", at.stmt)
+            raise fault("CU313", f"this store begins at row {int(first.min())}", stmt)
         self.stores.append((ref.name, ref.indices, first, data))
 
     # ---- what only orders, which the order engine judges ----
 
-    def barrier_init_fence(self, agent: Team, at: Instruction) -> None:
+    def barrier_init_fence(self, agent: Team, stmt: Stmt, *operands: Value) -> None:
         """Nothing to do with values."""
 
     wgmma_fence = registers_release = registers_take = finish_counters = barrier_init_fence
