@@ -44,6 +44,7 @@ class Machine(Generic[A]):
         self.shared: Mapping[str, Field] = {f.name: f for f in kernel.shared}
         self.fragment_rows = next((int(c.value) for c in kernel.constants if c.name == "ROWS"), 1)
         self.steps = 0
+        self._sizes: dict[Expr, int] = {}
 
     # ---- to be given by an engine ----
 
@@ -87,7 +88,9 @@ class Machine(Generic[A]):
         """A size of the kernel's declarations: an expression of its constants."""
         if expr is None:
             return 1
-        return int(evaluate_number(expr, self.kernel.constant_values))  # pyright: ignore[reportArgumentType]
+        if expr not in self._sizes:
+            self._sizes[expr] = int(evaluate_number(expr, self.kernel.constant_values))  # pyright: ignore[reportArgumentType]
+        return self._sizes[expr]
 
     def slot_bytes(self, name: str, node: Expr) -> int:
         declared = self.shared.get(name)
