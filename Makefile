@@ -1,11 +1,12 @@
-# `make demo` and `make test` set up what they need in .venv and then do the work; `make lint` runs linters, types and import contract.
+# `make demo` and `make test` set up what they need in .venv and then do the work; `make quick` runs a part of the tests, between edits;
+# `make lint` runs linters, types and import contract.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OUT ?= out
 
-.PHONY: demo test slow lint check setup clean
+.PHONY: demo test quick slow lint check setup clean
 
 setup: $(READY)
 
@@ -22,6 +23,14 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What most edits break first: the house, case files, language, passes, rules, engines, texts both ways, one adaptation.
+QUICK := tests/test_house.py tests/test_cases.py tests/ir tests/passes tests/verify tests/engine tests/llm tests/backend/text \
+	tests/kernels/test_texts.py tests/frontend/reference/test_algebra.py tests/driver/test_head_dim.py \
+	$(filter-out %/test_changes.py %/test_refusals.py,$(wildcard tests/frontend/cuda/test_*.py))
+
+quick: $(READY)
+	$(BIN)/python -m pytest $(QUICK) -n 2 --dist worksteal
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
