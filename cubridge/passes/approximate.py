@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from cubridge.ir.algebra.hosts import is_nonnegative, is_positive
-from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Scalar, Stmt, Unary
+from cubridge.ir.algebra.hosts import is_nonnegative
+from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Kernel, Name, Node, Stmt, Unary
 from cubridge.ir.walk import map_children
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.host_params import HostParams, without_unused_hosts
 from cubridge.passes.options import Word
 from cubridge.passes.regions import with_region
+from cubridge.passes.scale import with_hosts
 from cubridge.passes.softmax import LOG2E
 from cubridge.passes.terms import Algebra, rebuilt, scaled
 
@@ -85,11 +86,4 @@ class _Rewriter:
 
     def is_size(self, expr: Expr) -> bool:
         """Is it surely no less than 0."""
-        match expr:
-            case Binary("*" | "/", left, right):
-                return self.is_size(left) and self.is_size(right)
-            case Attr(Name("p"), name):
-                types = [f.type for f in self.params.kernel.params if f.name == name]
-                return any(isinstance(t, Scalar) and t.host is not None and is_positive(t.host) for t in types)
-            case _:
-                return is_nonnegative(expr)
+        return is_nonnegative(with_hosts(expr, self.params.kernel))

@@ -8,29 +8,37 @@ from dataclasses import dataclass
 from typing import Final
 
 from cubridge.ir.algebra.exprs import MIRRORED
+from cubridge.ir.algebra.interval import AT_LEAST_ONE, EVERYTHING, POSITIVE, REALS, Interval, image
 from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Binary, Call, Expr, FloatLit, IntLit, Name, Unary
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from `low` to `high`; `finite`: neither infinite nor NaN, whatever the ends say."""
+    """Numbers of an interval; `finite`: neither infinite nor NaN, whatever the ends say."""
 
-    low: float
-    high: float
+    interval: Interval
     finite: bool
 
     @property
     def exact(self) -> float | None:
-        return self.low if self.low == self.high else None
+        return self.interval.low if self.interval.low == self.interval.high else None
+
+    @property
+    def is_infinity(self) -> bool:
+        """One infinity, and which one is known."""
+        return self.exact is not None and math.isinf(self.exact)
+
+    def __neg__(self) -> Range:
+        return Range(-self.interval, self.finite)
 
 
 def _exactly(value: float) -> Range:
-    return Range(value, value, math.isfinite(value))
+    return Range(Interval.exactly(value), math.isfinite(value))
 
 
-UNKNOWN: Final = Range(-math.inf, math.inf, False)
-FINITE: Final = Range(-math.inf, math.inf, True)
-_POSITIVE: Final = Range(5e-324, math.inf, True)
+UNKNOWN: Final = Range(EVERYTHING, False)
+FINITE: Final = Range(EVERYTHING, True)
+_POSITIVE: Final = Range(POSITIVE, True)
 
 
 Values = Mapping[str, float]
@@ -49,19 +57,18 @@ def _range(expr: Expr, values: Values) -> Range:
         case Name(name):
             return _name(name, values)
         case Unary("-", operand):
-            inner = _range(operand, values)
-            return Range(-inner.high, -inner.low, inner.finite)
+            return -_range(operand, values)
         case Binary("+", left, right):
             return _sum(_range(left, values), _range(right, values))
         case Binary("-", left, right):
-            return _sum(_range(left, values), _range(Unary("-", right), values))
+            return _sum(_range(left, values), -_range(right, values))
         case Binary("*", left, right):
             return _product(_range(left, values), _range(right, values))
         case Binary("/", left, right):
             return _product(_range(left, values), _inverse(_range(right, values)))
         case Binary("**", base, IntLit(power)) if power > 0:
             return _power(_range(base, values), power)
-        case Binary("**", base, FloatLit()) if _range(base, values).low > 0 and _range(base, values).finite:
+        case Binary("**", base, FloatLit()) if (inner := _range(base, values)).interval.low > 0 and inner.finite:
             return _POSITIVE
         case Call(fn, args):
             return _call(fn, args, values)
@@ -73,38 +80,40 @@ def _name(name: str, values: Values) -> Range:
     if name in values:
         return _exactly(values[name])
     if name in SIZES:
-        return Range(1, math.inf, True)
+        return Range(AT_LEAST_ONE, True)
     if name in NAMED_CONSTANTS:
         return _exactly(NAMED_CONSTANTS[name])
     return FINITE if name in ("i", "j") else UNKNOWN
 
 
+def _finite(fn: str, *arguments: Range) -> Range:
+    """What `fn` makes of finite numbers; a result counts as finite unless it surely is not."""
+    if not all(a.finite for a in arguments):
+        return UNKNOWN
+    found = image(fn, [a.interval for a in arguments], REALS)
+    return Range(found, found.low < math.inf and found.high > -math.inf)
+
+
 def _sum(a: Range, b: Range) -> Range:
     for x, y in ((a, b), (b, a)):
-        if x.exact is not None and math.isinf(x.exact):
+        if x.is_infinity:
             return x if y.finite or y.exact == x.exact else UNKNOWN
-    return Range(a.low + b.low, a.high + b.high, True) if a.finite and b.finite else UNKNOWN
+    return _finite("+", a, b)
 
 
 def _product(a: Range, b: Range) -> Range:
-    if (a.exact == 0 and b.finite) or (b.exact == 0 and a.finite):
-        return _exactly(0.0)
     for x, y in ((a, b), (b, a)):
-        if x.exact is not None and math.isinf(x.exact):
-            return x if y.low > 0 else _exactly(-x.exact) if y.high < 0 else UNKNOWN
-    if a.exact is not None and b.exact is not None:
-        return _exactly(a.exact * b.exact)
-    if a.finite and b.finite:
-        return _POSITIVE if (a.low > 0 and b.low > 0) or (a.high < 0 and b.high < 0) else FINITE
-    return UNKNOWN
+        if x.is_infinity:
+            return x if y.interval.low > 0 else -x if y.interval.high < 0 else UNKNOWN
+    return _finite("*", a, b)
 
 
 def _inverse(a: Range) -> Range:
-    if a.exact is not None:
-        return UNKNOWN if a.exact == 0 or math.isnan(a.exact) else _exactly(1 / a.exact)
-    if not a.finite:
-        return UNKNOWN
-    return _POSITIVE if a.low > 0 else Range(-math.inf, -5e-324, True) if a.high < 0 else UNKNOWN
+    if a.is_infinity:
+        return _exactly(0.0)
+    if a.interval.high < 0:
+        return -_inverse(-a)
+    return _finite("/", _exactly(1.0), a) if a.interval.low > 0 else UNKNOWN
 
 
 def _power(a: Range, power: int) -> Range:
@@ -132,15 +141,12 @@ def _call(fn: str, args: tuple[Expr, ...], values: Values) -> Range:
             return x if isinstance(args[0], Name | IntLit) else FINITE
         case ("rcp", [x]):
             return _inverse(x)
-        case ("abs", [x]) if x.exact is not None:
-            return _exactly(abs(x.exact))
-        case ("minimum" | "maximum", [x, y]) if _is_number(x) and _is_number(y):
-            pick = min if fn == "minimum" else max
-            low, high = pick(x.low, y.low), pick(x.high, y.high)
-            return Range(low, high, (x.finite and y.finite) or (low == high and math.isfinite(low)))
+        case ("abs" | "minimum" | "maximum", _) if all(map(_is_number, inner)):
+            found = Range(image(fn, [x.interval for x in inner], REALS), all(x.finite for x in inner))
+            return found if found.exact is None else _exactly(found.exact)
         case ("where", [_, _]):
             return _where(args[0], inner, values)
-        case ("log" | "log2" | "sqrt" | "rsqrt", [x]) if x.finite and x.low >= 1:
+        case ("log" | "log2" | "sqrt" | "rsqrt", [x]) if x.finite and x.interval.low >= 1:
             return FINITE
         case ("log1p" | "log1p_unit", [x]) if x.exact is not None and x.finite and x.exact > -1:
             return _exactly(math.log1p(x.exact))
@@ -177,4 +183,4 @@ def _monotone(fn: str, x: Range) -> Range:
         return _exactly(top)
     if x.exact is not None and x.finite and abs(x.exact) < 700:
         return _exactly(function(x.exact))
-    return Range(bottom, top, True) if x.finite and math.isfinite(top) else UNKNOWN
+    return Range(Interval(bottom, top), True) if x.finite and math.isfinite(top) else UNKNOWN

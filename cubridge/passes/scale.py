@@ -141,18 +141,20 @@ def without_casts(expr: Expr) -> Expr:
 
 def host_value(expr: Expr, kernel: Kernel) -> Expr | None:
     """The host expression of what a launch knows: sizes, constants and scalar parameters; None for anything else."""
-    hosts = {f.name: f.type.host for f in kernel.params if isinstance(f.type, Scalar)}
+    value = with_hosts(expr, kernel)
+    return value if _is_host(value, kernel) else None
+
+
+def with_hosts(expr: Expr, kernel: Kernel) -> Expr:
+    """An expression with what the launch computes in place of scalar parameters."""
+    hosts: dict[Expr, Expr | None] = {
+        Attr(Name("p"), f.name): f.type.host for f in kernel.params if isinstance(f.type, Scalar)
+    }
 
     def change(node: Node) -> Node:
-        match node:
-            case Attr(Name("p"), name) if hosts.get(name) is not None:
-                host = hosts[name]
-                return node if host is None else host
-            case _:
-                return node
+        return (hosts.get(node) or node) if isinstance(node, Attr) else node
 
-    value = rewrite(expr, change)
-    return value if _is_host(value, kernel) else None
+    return rewrite(expr, change)
 
 
 def _is_host(expr: Expr, kernel: Kernel) -> bool:

@@ -11,10 +11,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from cubridge.ir.algebra.exprs import MIRRORED
-from cubridge.ir.algebra.interval import EVERYTHING, NUMBERS, Interval, bounds, image
+from cubridge.ir.algebra.interval import EVERYTHING, NUMBERS, Interval, bounds, image_of
 from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Poly
-from cubridge.ir.nodes import Attr, Binary, BoolLit, Call, Expr, FloatLit, Index, IntLit, Name, Unary
+from cubridge.ir.nodes import Attr, Binary, BoolLit, Call, Expr, Index, Name, Unary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,18 +98,12 @@ def number(expr: Expr, box: Box) -> Interval:
         return _sum(poly(x), box)
 
     match expr:
-        case IntLit(value) | FloatLit(value) | BoolLit(value):
-            return Interval.exactly(value)
         case Call("where", (condition, then, otherwise)):
             return _choice(truth(condition, box), inner(then), inner(otherwise))
-        case Binary(op, left, right):
-            return image(op, (inner(left), inner(right)), NUMBERS)
-        case Call(fn, args):
-            return image(fn, map(inner, args), NUMBERS)
         case Index(Attr(Name("p"), name) | Name(name), indices) if name in box.tables:
             return _table(box.tables[name], [inner(x) for x in indices])
         case _:
-            return EVERYTHING
+            return image_of(expr, inner, NUMBERS)
 
 
 def _sum(value: Poly, box: Box) -> Interval:

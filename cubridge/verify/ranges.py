@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from cubridge.ir.algebra.exprs import operation
 from cubridge.ir.algebra.interval import EVERYTHING, INTEGERS, Interval, image
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import (
@@ -155,12 +156,10 @@ class _Ranges:
                 for index in indices:
                     self.range(index)
                 return self.captured if self._is_captured_int(name) else EVERYTHING
-            case Unary("-", operand):
-                return -self.range(operand)
-            case Binary(op, left, right):
-                return self._checked(expr, _image(op, [self.range(left), self.range(right)]))
-            case Call(fn, args):
-                return _image(fn, [self.range(a) for a in args])
+            case Binary():
+                return self._checked(expr, self._image(expr))
+            case Unary() | Call():
+                return self._image(expr)
             case _:
                 for child in children(expr):
                     if isinstance(child, Expr):
@@ -171,6 +170,14 @@ class _Ranges:
         types = (item.type for item in self.kernel.params if item.name == name)
         return any(isinstance(t, Captured) and t.dtype.is_int for t in types)
 
+    def _image(self, expr: Expr) -> Interval:
+        """EVERYTHING unless both ends are known. A remainder is below its divisor, whatever is divided."""
+        fn, parts = operation(expr) or ("", ())
+        arguments = [self.range(x) for x in parts]
+        unknown = EVERYTHING in arguments[-2:] and fn not in ("%", "floor_mod")
+        value = EVERYTHING if unknown else image(fn, arguments, INTEGERS)
+        return value if value.is_bounded else EVERYTHING
+
     def _checked(self, expr: Binary, value: Interval) -> Interval:
         largest = value.high if value.high > -value.low else value.low
         if abs(largest) <= LARGEST or value == EVERYTHING or _is_wide(expr):
@@ -179,13 +186,6 @@ class _Ranges:
         message = f"`{print_expr(expr)}` reaches {largest} at {sizes}, which 32 bits do not hold"
         self.faults.append(Diagnostic("CU224", message, expr.span, help="put `i64(..)` around its first operand"))
         return EVERYTHING
-
-
-def _image(fn: str, arguments: list[Interval]) -> Interval:
-    """Of integers: EVERYTHING unless both ends are known. A remainder is below its divisor, whatever is divided."""
-    unknown = EVERYTHING in arguments[-2:] and fn not in ("%", "floor_mod")
-    value = EVERYTHING if unknown else image(fn, arguments, INTEGERS)
-    return value if value.is_bounded else EVERYTHING
 
 
 def _is_wide(expr: Expr) -> bool:

@@ -77,6 +77,19 @@ def where(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     return Call("where", (condition, then, otherwise))
 
 
+def operation(expr: Expr) -> tuple[str, tuple[Expr, ...]] | None:
+    """The outermost operator or function, and what it is applied to."""
+    match expr:
+        case Unary(op, operand):
+            return op, (operand,)
+        case Binary(op, left, right):
+            return op, (left, right)
+        case Call(fn, args):
+            return fn, args
+        case _:
+            return None
+
+
 def product(parts: Iterable[Expr]) -> Expr | None:
     """The product from left to right; None of nothing."""
     result: Expr | None = None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from cubridge.ir.algebra.interval import AT_LEAST_ONE, EVERYTHING, REALS, Interval, image
-from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Binary, Call, Expr, FloatLit, IntLit, Name, Unary
+from cubridge.ir.algebra.interval import AT_LEAST_ONE, REALS, Interval, image_of
+from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Expr, Name
 
-_NAMES: Final = {
-    **dict.fromkeys(SIZES, AT_LEAST_ONE),
-    **{name: Interval.exactly(NAMED_CONSTANTS[name]) for name in ("LOG2E", "LN2", "pi")},
+_NAMES: Final[Mapping[Expr, Interval]] = {
+    **{Name(size): AT_LEAST_ONE for size in SIZES},
+    **{Name(name): Interval.exactly(NAMED_CONSTANTS[name]) for name in ("LOG2E", "LN2", "pi")},
 }
 
 
@@ -25,16 +26,5 @@ def is_nonnegative(expr: Expr) -> bool:
 
 def host_interval(expr: Expr) -> Interval:
     """An interval of a host expression, as its form shows it."""
-    match expr:
-        case Name(name):
-            return _NAMES.get(name, EVERYTHING)
-        case IntLit(value) | FloatLit(value):
-            return Interval.exactly(value)
-        case Unary("-", operand):
-            return -host_interval(operand)
-        case Binary(op, left, right):
-            return image(op, (host_interval(left), host_interval(right)), REALS)
-        case Call(fn, args):
-            return image(fn, map(host_interval, args), REALS)
-        case _:
-            return EVERYTHING
+    known = _NAMES.get(expr)
+    return image_of(expr, host_interval, REALS) if known is None else known

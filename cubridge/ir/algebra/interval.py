@@ -6,12 +6,13 @@ where they are integers; infinities are the ends of what has no bound."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cubridge.ir.algebra.exprs import operation
 from cubridge.ir.algebra.poly import Poly
-from cubridge.ir.nodes import Expr
+from cubridge.ir.nodes import BoolLit, Expr, FloatLit, IntLit
 
 _LEAST_POSITIVE: Final = 5e-324
 """A lower end that is greater than 0."""
@@ -149,42 +150,54 @@ def _rounded(to: Callable[[float], int]) -> Callable[[Interval], Interval]:
 # ---- images ----------------------------------------------------------------------------------------------------------
 
 Image = Callable[..., Interval]
+Images = Mapping[tuple[str, int], Image]
+"""By operator or function, and how many arguments it takes."""
 
-INTEGERS: Final[Mapping[str, Image]] = {
-    "+": Interval.__add__,
-    "-": Interval.__sub__,
-    "*": Interval.__mul__,
-    "//": _floor_div,
-    "floor_div": _floor_div,
-    "%": _floor_mod,
-    "floor_mod": _floor_mod,
-    "ceil_div": lambda value, by: -_floor_div(-value, by),
-    "minimum": lambda a, b: Interval(min(a.low, b.low), min(a.high, b.high)),
-    "maximum": lambda a, b: Interval(max(a.low, b.low), max(a.high, b.high)),
-    "**": _power,
-    "abs": _absolute,
-    "where": lambda _, a, b: a.hull(b),
-    "i32": _rounded(math.trunc),
-    "i64": _rounded(math.trunc),
+INTEGERS: Final[Images] = {
+    ("+", 2): Interval.__add__,
+    ("-", 2): Interval.__sub__,
+    ("-", 1): Interval.__neg__,
+    ("*", 2): Interval.__mul__,
+    ("//", 2): _floor_div,
+    ("floor_div", 2): _floor_div,
+    ("%", 2): _floor_mod,
+    ("floor_mod", 2): _floor_mod,
+    ("ceil_div", 2): lambda value, by: -_floor_div(-value, by),
+    ("minimum", 2): lambda a, b: Interval(min(a.low, b.low), min(a.high, b.high)),
+    ("maximum", 2): lambda a, b: Interval(max(a.low, b.low), max(a.high, b.high)),
+    ("where", 3): lambda _, a, b: a.hull(b),
+    ("**", 2): _power,
+    ("abs", 1): _absolute,
+    ("i32", 1): _rounded(math.trunc),
+    ("i64", 1): _rounded(math.trunc),
 }
-"""Operators and functions of integers."""
+"""Of integers."""
 
-NUMBERS: Final[Mapping[str, Image]] = {**INTEGERS, "/": _quotient, "f32": lambda value: value}
+NUMBERS: Final[Images] = {**INTEGERS, ("/", 2): _quotient, ("f32", 1): lambda value: value}
 """Those, and of floats such that no value is NaN where the arguments have bounds."""
 
-REALS: Final[Mapping[str, Image]] = {
+REALS: Final[Images] = {
     **NUMBERS,
-    "exp": lambda _: POSITIVE,
-    "exp2": lambda _: POSITIVE,
-    "sqrt": _root,
-    "rsqrt": lambda value: POSITIVE if value.low > 0 else EVERYTHING,
-    "floor": _rounded(math.floor),
-    "ceil": _rounded(math.ceil),
-    "round": _rounded(round),
+    ("exp", 1): lambda _: POSITIVE,
+    ("exp2", 1): lambda _: POSITIVE,
+    ("sqrt", 1): _root,
+    ("rsqrt", 1): lambda value: POSITIVE if value.low > 0 else EVERYTHING,
+    ("floor", 1): _rounded(math.floor),
+    ("ceil", 1): _rounded(math.ceil),
+    ("round", 1): _rounded(round),
 }
 """Those of finite numbers."""
 
 
-def image(fn: str, arguments: Iterable[Interval], images: Mapping[str, Image]) -> Interval:
-    """What `fn` makes of `arguments`: EVERYTHING where `images` has no rule for it."""
-    return images[fn](*arguments) if fn in images else EVERYTHING
+def image(fn: str, arguments: Sequence[Interval], images: Images) -> Interval:
+    """What an operator or function makes of `arguments`: EVERYTHING where `images` has no rule for so many."""
+    rule = images.get((fn, len(arguments)))
+    return EVERYTHING if rule is None else rule(*arguments)
+
+
+def image_of(expr: Expr, of: Callable[[Expr], Interval], images: Images) -> Interval:
+    """An interval of a literal, or what the outermost operation makes of the intervals of its operands."""
+    if isinstance(expr, IntLit | FloatLit | BoolLit):
+        return Interval.exactly(expr.value)
+    outermost = operation(expr)
+    return EVERYTHING if outermost is None else image(outermost[0], [of(x) for x in outermost[1]], images)

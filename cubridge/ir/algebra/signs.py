@@ -11,18 +11,18 @@ from itertools import chain
 from typing import Final
 
 from cubridge.ir.algebra.facts import Facts
-from cubridge.ir.algebra.interval import EVERYTHING, INTEGERS, Interval, bounds, image
+from cubridge.ir.algebra.interval import EVERYTHING, INTEGERS, Interval, bounds, image_of
 from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Monomial, Poly, removed
-from cubridge.ir.nodes import Binary, Call, Expr, IntLit, Unary
+from cubridge.ir.nodes import Binary, Call, Expr
 
 _DEPTH: Final = 48
 """Levels of an expression, and `_OPENED` for each case or bound, on the way down to one answer."""
 _OPENED: Final = 4
 _STEPS: Final = 2000
-"""Of one proof; what takes longer is not proved."""
+"""Of one proof, counted in terms that are looked at; what takes longer is not proved."""
 _MAX_TERMS: Final = 300
-"""Of a sum that a proof looks at."""
+"""Of a sum that takes in definitions."""
 
 
 def nonnegative(value: Poly, facts: Facts) -> bool:
@@ -58,8 +58,8 @@ class _Proof:
         number = value.as_int()
         if number is not None:
             return number >= 0
-        self.steps += 1
-        if depth <= 0 or self.steps > _STEPS or len(value.terms) > _MAX_TERMS:
+        self.steps += len(value.terms)
+        if depth <= 0 or self.steps > _STEPS:
             return False
         if bounds(value, lambda atom: self.interval(atom, depth)).low >= 0:
             return True
@@ -70,14 +70,18 @@ class _Proof:
 
     def _defined(self, value: Poly) -> Poly:
         """The sum with definitions in place of what they define, as far as that stays short."""
+        while (opened := next(self._with_definition(value), None)) is not None and self.steps <= _STEPS:
+            self.steps += len(opened.terms)
+            value = opened
+        return value
+
+    def _with_definition(self, value: Poly) -> Iterator[Poly]:
         for atom in value.atoms():
             made = self.facts.definition(atom)
-            if made is not None and self.steps <= _STEPS:
-                self.steps += 1
+            if made is not None:
                 new = poly(made)
                 if len(new.terms) ** max(m.count(atom) for m, _ in value.terms) * len(value.terms) <= _MAX_TERMS:
-                    return self._defined(value.replaced(atom, new))
-        return value
+                    yield value.replaced(atom, new)
 
     # ---- one expression ----------------------------------------------------------------------------------------------
 
@@ -97,17 +101,7 @@ class _Proof:
         if least is not None or definition is not None:
             found = EVERYTHING if definition is None else self.interval(definition, depth)
             return found if least is None else found.above(least)
-        match expr:
-            case IntLit(value):
-                return Interval.exactly(value)
-            case Unary("-", operand):
-                found = -self.interval(operand, depth)
-            case Binary(op, left, right):
-                found = image(op, (self.interval(left, depth), self.interval(right, depth)), INTEGERS)
-            case Call(fn, args):
-                found = image(fn, [self.interval(a, depth) for a in args], INTEGERS)
-            case _:
-                return EVERYTHING
+        found = image_of(expr, lambda x: self.interval(x, depth), INTEGERS)
         return found.above(0) if found.low < 0 and self.holds(poly(expr), depth - _OPENED) else found
 
     def _is_natural(self, expr: Expr, depth: int) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from time import perf_counter
 
 import pytest
 
 from cubridge.ir.algebra.facts import Facts
 from cubridge.ir.algebra.signs import is_natural
+from cubridge.ir.nodes import Expr, Name
+from cubridge.ir.parser import parse_expr
 from tests.ir.algebra.answers import Algebra, faults, host_faults, image_faults
 from tests.ir.algebra.corpus import DEFINITIONS, LEAST, MOST, corpus
 from tests.ir.algebra.planted import Plant, algebra, plants
@@ -34,3 +37,11 @@ def test_a_wrong_rule_shows(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> No
     planted = algebra(monkeypatch, plant)
     nearest = CHECKS.get(plant.where, faults)
     assert next(chain(nearest(planted), faults(planted)), None) is not None
+
+
+@pytest.mark.parametrize("step", ["x{0} + 1", "x{0} * x{0} + x{0}", "x{0} + y{0}", "maximum(x{0}, x{0} - y{0})"])
+def test_definitions_without_end_are_not_followed_for_long(step: str) -> None:
+    definitions: dict[Expr, Expr] = {Name(f"x{n + 1}"): parse_expr(step.format(n)) for n in range(3000)}
+    start = perf_counter()
+    assert not is_natural(parse_expr("x3000 - x2999 - 5"), Facts(definition=definitions.get))
+    assert perf_counter() - start < 5
