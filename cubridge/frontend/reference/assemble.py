@@ -52,6 +52,7 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
     reader = SizeReader(recording)
     conditions = _conditions(recording, reader)
     current.learn([t for t, _ in conditions])
+    reader.learn(t for t, _ in conditions)
     lifter = Lifter(recording, reader)
     lifter.run(HANDLERS)
     axes = _axes(recording, reader)

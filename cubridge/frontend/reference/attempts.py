@@ -1,11 +1,83 @@
-"""The shapes at which a reference is tried: all sizes distinct first, then with the equalities that a reference may insist on."""
+"""The shapes at which a reference is tried: all sizes distinct first, then with the equalities that a reference may insist on,
+then with sizes that its failures name."""
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
+
+_MOST: Final = 90
+"""Failing at once, an attempt takes some hundredths of a second."""
+_LARGEST: Final = 1 << 14
+
+
+class Attempts:
+    """The shapes to try, next ones after each failure. `numbers`: sizes that the reference may insist on, as extents of tensors
+    that it keeps and integers of its code."""
+
+    def __init__(self, shape: Shape | None, extents: Iterable[int], numbers: Iterable[int]) -> None:
+        self.waiting = deque(attempts(shape, extents))
+        self.named: deque[Shape] = deque()
+        self.others: deque[Shape] = deque()
+        self.known = set(self.waiting)
+        self.numbers = tuple(dict.fromkeys(numbers))
+        self.messages: set[str] = set()
+        self.tried = 0
+
+    def __iter__(self) -> Iterator[Shape]:
+        while self.tried < _MOST and (waiting := self.waiting or self.named or self.others):
+            self.tried += 1
+            yield waiting.popleft()
+
+    def failed(self, shape: Shape, message: str) -> None:
+        """A failure that was not met before says what to change: what it names is tried next, other numbers last."""
+        if message in self.messages:
+            return
+        self.messages.add(message)
+        named = [int(n) for n in re.findall(r"(?<![\w.-])\d+(?![\w.])", message)]
+        names = _sizes_named(message)
+        self.named.extendleft(reversed(self._new(shape, named, names)))
+        self.others.extend(self._new(shape, self.numbers, names))
+
+    def _new(self, shape: Shape, numbers: Iterable[int], names: frozenset[str]) -> list[Shape]:
+        found = [s for n in numbers if 1 < n <= _LARGEST for s in with_size(shape, n, names) if s not in self.known]
+        self.known.update(found)
+        return list(dict.fromkeys(found))
+
+
+def _sizes_named(message: str) -> frozenset[str]:
+    """Sizes in a failure's message; all where it names none."""
+    found = frozenset(re.findall(r"\b(?:B|Hk|G|Lq|Lk|D)\b", message))
+    return found or frozenset(("B", "Hk", "G", "Lq", "Lk"))
+
+
+def with_size(shape: Shape, n: int, names: frozenset[str]) -> Iterator[Shape]:
+    """`shape` with one size, or two that may have to be equal, changed to n."""
+    if names & {"Lq", "Lk"}:
+        yield from (
+            replace(shape, Lk=n),
+            replace(shape, Lq=n),
+            replace(shape, Lq=3 * n, Lk=5 * n),
+            replace(shape, Lq=n, Lk=n),
+        )
+    if names & {"Hk", "G"}:
+        yield from (replace(shape, Hq=n, Hk=n), replace(shape, Hq=n * (shape.Hq // shape.Hk), Hk=n))
+        if n <= _MOST_HEADS:
+            yield replace(shape, Hq=n * shape.Hk)
+        group = next((g for g in (2, 3, 5, 7) if n % g == 0 and n > g), 1)
+        yield replace(shape, Hq=n, Hk=n // group)
+    if "B" in names:
+        yield replace(shape, B=n)
+    if "D" in names:
+        yield replace(shape, D=n)
+
+
+_MOST_HEADS: Final = 64
 
 
 def attempts(shape: Shape | None, held: Iterable[int] = ()) -> Iterator[Shape]:

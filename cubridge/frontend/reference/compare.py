@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import torch
@@ -21,6 +22,7 @@ from cubridge.frontend.reference.remarks import captured_fill_remark, empty_row_
 from cubridge.frontend.reference.traced import Traced
 from cubridge.frontend.reference.visibility import captured_fills, rows_without_lse
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.nodes import Call
 from cubridge.ir.spec import AttentionSpec, Precondition, Remark, Shape
 from cubridge.ir.walk import free_names, walk
@@ -95,13 +97,14 @@ def _candidates(traced: Traced) -> Iterator[Shape]:
     lengths = ((23, max(53, longest)), (max(70, longest), 21), (61, 61), (longest, longest), (fixed["Lq"], fixed["Lk"]))
     for at, (lq, lk) in enumerate(lengths):
         heads = ((4, 2), (6, 3)) if at % 2 == 0 else ((6, 3), (4, 2))
-        options = (
+        options = [
             Shape(b, hq, hk, lq, lk, d)
             for d in (8 * (at % 2 + 1), fixed["D"])
             for b in (2 - at % 2, fixed["B"])
             for hq, hk in (*heads, (3, 3), (fixed["Hq"], fixed["Hk"]))
-        )
-        fit = next((s for s in options if traced.meets_preconditions(s)), None)
+        ]
+        changed = (s for option in options for s in fitting_shapes(traced.spec, [option]))
+        fit = next((s for s in chain(options, changed) if traced.meets_preconditions(s)), None)
         if fit is not None and fit != traced.shape:
             yield fit
 

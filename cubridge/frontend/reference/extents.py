@@ -18,6 +18,7 @@ from cubridge.frontend.reference.places import error_span
 from cubridge.frontend.reference.quiet import off_stdout
 from cubridge.frontend.reference.refusal import fail
 from cubridge.frontend.reference.unchanged import unchanged
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.spec import Shape
 
@@ -110,7 +111,13 @@ def probe_shapes(shape: Shape) -> tuple[Shape, ...]:
     def like(B: int, Hq: int, Hk: int, Lq: int, Lk: int, D: int) -> Shape:
         return Shape(B, Hk if equal_heads else Hq, Hk, Lq, Lq if equal_lengths else Lk, D)
 
-    return like(shape.B + 1, 28, 7, 71, 97, 48), like(shape.B + 1, 22, 11, 139, 102, 80)
+    b, g, k, lq, lk, d = shape.B, shape.Hq, shape.Hk, shape.Lq, shape.Lk, shape.D
+    return (
+        like(b + 1, 28, 7, 71, 97, 48), like(b + 1, 22, 11, 139, 102, 80), like(b + 1, 24, 8, 256, 384, 128),
+        like(b + 1, 2 * g, 2 * k, 2 * lq, 2 * lk, d), like(b + 1, 2 * g, 2 * k, lq, lk, d),
+        like(b + 1, g, k, 71, 97, d), like(b + 1, g, k, 2 * lq, 4 * lk, d), like(b + 2, g, k, lq, lk, d),
+        like(b, 2 * g, 2 * k, 71, 97, d), like(b, g, k, 71, 97, d), like(b, 2 * g, 2 * k, lq, lk, d),
+    )  # fmt: skip
 
 
 def extra_values(
@@ -120,8 +127,7 @@ def extra_values(
     here = call_extra_inputs(reference, shape)
     if not here:
         return {}, {}, {}
-    shapes = probe_shapes(shape)
-    others = [call_extra_inputs(reference, s) for s in shapes]
+    shapes, others = _probes(reference, shape)
     tensors: dict[str, tuple[Tensor, tuple[Extent, ...]]] = {}
     scalars: dict[str, Scalar] = {}
     for name, value in here.items():
@@ -138,6 +144,25 @@ def extra_values(
         )
         tensors[name] = (value, extents)
     return tensors, scalars, {name: extents for name, (_, extents) in tensors.items()}
+
+
+_PROBES: Final = 2
+
+
+def _probes(reference: Reference, shape: Shape) -> tuple[list[Shape], list[dict[str, Tensor | Scalar]]]:
+    """The first shapes at which the builder works, and what it builds there; fewer where it works at few."""
+    shapes: list[Shape] = []
+    built: list[dict[str, Tensor | Scalar]] = []
+    for probe in probe_shapes(shape):
+        try:
+            values = call_extra_inputs(reference, probe)
+        except CuError:
+            continue
+        shapes.append(probe)
+        built.append(values)
+        if len(shapes) == _PROBES:
+            break
+    return shapes, built
 
 
 def _change(value: Tensor | Scalar, other: Tensor | Scalar | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 from cubridge.frontend.reference.algebra import functions, integers, predicates, reals
 from cubridge.frontend.reference.algebra.comparisons import compare
 from cubridge.frontend.reference.algebra.numbers import number, to_int, to_real
-from cubridge.frontend.reference.algebra.terms import Sort, Term, arena, const, load, size
+from cubridge.frontend.reference.algebra.polynomials import from_terms, terms_of
+from cubridge.frontend.reference.algebra.terms import Size, Sort, Term, arena, const, is_op, load, size, walk
 from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.refusal import refuse
 
@@ -37,13 +39,29 @@ class SizeReader:
         self.symbols = recording.symbols
         self.scalars = recording.scalars
         self.memo: dict[sympy.Basic, Term] = {}
+        self.whole: dict[Term, Term] = {}
 
     def term(self, value: Any) -> Term:
         if isinstance(value, Term):
             return value
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return self.expression(self.env.replace(value.node.expr))
+            found = self.expression(self.env.replace(value.node.expr))
+            return self.whole.get(found, found)
         return const(value)
+
+    def learn(self, conditions: Iterable[Term]) -> None:
+        """Where `64 * (Lk // 64) == Lk` is required, an extent of 64 * (Lk // 64) is Lk."""
+        for condition in conditions:
+            terms = terms_of(condition.children()[0]) if is_op(condition, "==0") else {}
+            for (atom, *more), sign in ((m, c) for m, c in terms.items() if m and abs(c) == 1):
+                rest = from_terms({m: -sign * c for m, c in terms.items() if m != (atom,)})
+                if isinstance(atom, Size) and not more and any(is_op(x, "//") for x in walk(rest)):
+                    self.whole[rest] = atom
+
+    def in_parts(self, shape: tuple[Term, ...]) -> tuple[Term, ...]:
+        """Extents as they were before `learn`: 64 * (Lk // 64) for Lk."""
+        parts = {size: product for product, size in self.whole.items()}
+        return tuple(parts.get(extent, extent) for extent in shape)
 
     def expression(self, e: sympy.Basic) -> Term:
         """Of a sympy expression as it stands; `term` first puts in what torch has found sizes to be."""

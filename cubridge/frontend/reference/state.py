@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Final, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.frontend.reference.reach import Route, follow, reachable
+from cubridge.frontend.reference.reach import Route, follow, is_foreign, reachable
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.source import Span
@@ -134,6 +135,15 @@ def fixed_numbers(function: object, given: Container[str]) -> dict[str, str]:
             if text:
                 found.setdefault(reached.label, text)
     return found
+
+
+def integers_of(function: object) -> list[int]:
+    """Integers that the code and its variables hold."""
+    found = [r.value for r in reachable(function) if type(r.value) is int]
+    codes = (
+        r.value.__code__ for r in reachable(function) if isinstance(r.value, FunctionType) and not is_foreign(r.value)
+    )
+    return found + [n for code in codes for n in code.co_consts if type(n) is int]
 
 
 def _number_text(value: object) -> str:

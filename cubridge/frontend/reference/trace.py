@@ -12,18 +12,18 @@ from torch import Tensor
 
 from cubridge.frontend.reference.algebra.terms import BudgetError, new_arena
 from cubridge.frontend.reference.assemble import assemble
-from cubridge.frontend.reference.attempts import attempts
+from cubridge.frontend.reference.attempts import Attempts
 from cubridge.frontend.reference.compare import compare
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.record import LOOP_HELP, record
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.signature import check_arguments
-from cubridge.frontend.reference.state import State
+from cubridge.frontend.reference.state import State, integers_of
 from cubridge.frontend.reference.traced import Traced
-from cubridge.ir.diagnostics import CuError, InternalError, Refused
+from cubridge.ir.diagnostics import CuError, Diagnostic, InternalError, Refused
 from cubridge.ir.source import NOWHERE
-from cubridge.ir.spec import DEFAULT_SHAPE, Remark, Shape
+from cubridge.ir.spec import Remark, Shape
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
 
@@ -31,21 +31,55 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
 def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype = torch.bfloat16) -> Traced:
     """Read `reference`. `shape`: sizes to favour, where the reference is fixed to some. Errors: CU47x to CU49x, located."""
     first: CuError | None = None
-    extra = call_extra_inputs(reference, shape or DEFAULT_SHAPE)
+    state = State.of(reference.function, reference.span)
+    numbers = (*state.extents(), *integers_of(reference.function), *integers_of(reference.extra_inputs))
+    tries = Attempts(shape, state.extents(), numbers)
+    for candidate in tries:
+        try:
+            traced = _in_some_way(reference, candidate, dtype)
+        except Refused:
+            raise
+        except CuError as error:
+            first = first or error
+            if not _may_run_elsewhere(error.diagnostics[0]):
+                break
+            tries.failed(candidate, error.diagnostics[0].message)
+            continue
+        return traced if first is None else _remarked(traced, first)
+    assert first is not None
+    raise CuError(*(_with_sizes_asked(d) for d in first.diagnostics))
+
+
+def _may_run_elsewhere(found: Diagnostic) -> bool:
+    """At other sizes: anything but extra inputs that are no tensors or numbers."""
+    return found.code != "CU473" or found.message.startswith("`extra_inputs` fails")
+
+
+def _with_sizes_asked(found: Diagnostic) -> Diagnostic:
+    """What runs at some sizes alone can be read there."""
+    if found.code not in ("CU473", "CU474") or not _may_run_elsewhere(found):
+        return found
+    asked = "if it runs at some sizes only, give them: `--shape B,Hq,Hk,Lq,Lk,D`, or `shape=`"
+    return replace(found, help=asked if found.help is None else f"{found.help}; {asked}")
+
+
+def _in_some_way(reference: Reference, shape: Shape, dtype: torch.dtype) -> Traced:
+    """Errors: the first, where all ways fail."""
+    extra = call_extra_inputs(reference, shape)
     check_arguments(reference, extra)
     names = frozenset(n for n, v in extra.items() if not isinstance(v, Tensor))
-    for candidate in attempts(shape, State.of(reference.function, reference.span).extents()):
-        for kind, fixed in _ways(dtype, names):
-            try:
-                traced = _at(reference, candidate, kind, fixed)
-            except Refused:
-                raise
-            except CuError as error:
-                first = first or error
-                if kind is not torch.float32 and not names and not _is_about_dtypes(error):
-                    break
-                continue
-            return traced if first is None else _remarked(traced, first)
+    first: CuError | None = None
+    for kind, fixed in _ways(dtype, names):
+        try:
+            traced = _at(reference, shape, kind, fixed)
+        except Refused:
+            raise
+        except CuError as error:
+            first = first or error
+            if kind is not torch.float32 and not names and not _is_about_dtypes(error):
+                break
+            continue
+        return traced if first is None else _remarked(traced, first)
     assert first is not None
     raise first
 

@@ -43,7 +43,7 @@ def _view(lifter: Lifter, call: Call) -> Lifted:
     value, new = lifter.value(call.args[0]), lifter.shape(call.out)
     if call.out.dtype is not call.args[0].dtype:
         raise NoElementForm  # the bits as another type
-    runs = _runs(value.shape, new)
+    runs = _runs(value.shape, new) or _runs(*(lifter.sizes.in_parts(shape) for shape in (value.shape, new)))
     if runs is None:
         refuse(
             "CU476", f"a view of {_text(value.shape)} as {_text(new)}", call.span, "write it with flatten and unflatten"
