@@ -15,9 +15,11 @@ import torch
 from cubridge.backend.compile.cache import content_key, default_cache_dir
 from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.launch.extras import ExtraArgument
 from cubridge.backend.launch.kinds import NumberKind, TensorKind
-from cubridge.backend.launch.operator import AttentionOperator, ExtraArgument, OperatorPlan
+from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
 from cubridge.driver.captures import SpecCaptures
+from cubridge.driver.saved import Saved
 from cubridge.driver.specialise import Specialiser
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
@@ -30,7 +32,8 @@ from cubridge.verify.ranges import captured_bound
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import Device, LoadedKernel
-    from cubridge.backend.launch.runtime import Launcher
+    from cubridge.backend.launch.operator import Specialise
+    from cubridge.backend.launch.runtime import Checked, Launcher
     from cubridge.driver.adapted import Adapted
     from cubridge.frontend.reference.traced import Traced
     from cubridge.ir.spec import AttentionSpec
@@ -44,11 +47,16 @@ def compile_for(adapted: Adapted, device: str) -> AttentionOperator:
     Errors: CU820 for another name; CU820, exit code 5, where there is no GPU."""
     if device == "cuda":
         find_gpu()
-        return compile_adapted(adapted)
+        return compile_adapted(adapted, device=device)
     if device == "emulator":
         emulator = EmulatorDevice(check=check_readable)
-        return compile_adapted(adapted, lambda _: emulator, cases=lambda spec, shape: emulator_cases(spec, shape.D))
+        cases = _emulator_cases
+        return compile_adapted(adapted, lambda _: emulator, cases=cases, device=device)
     raise CuError(Diagnostic("CU820", f"`{device}` is no device that kernels run on", help='"cuda" or "emulator"'))
+
+
+def _emulator_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:
+    return emulator_cases(spec, shape.D)
 
 
 def compile_adapted(
@@ -59,10 +67,12 @@ def compile_adapted(
     cases: Cases = gpu_cases,
     cache_dir: Path | None = None,
     specialise: bool = True,
+    device: str = "",
 ) -> AttentionOperator:
     """The operator. It is called like the reference; with `check`, each compiled form is judged by `cases` on the device before
     its first result is handed out, once for each content and architecture. With `specialise`, arguments of another kind than
-    the adaptation saw are answered by another one, made at the call."""
+    the adaptation saw are answered by another one, made at the call. `device`: the name by which a saved operator finds its device
+    again."""
     traced = adapted.reference.traced
     arguments = extra_arguments(traced)
     fixed = {a.name: a.adapted for a in arguments if a.fixed and isinstance(a.adapted, (bool, int, float))}
@@ -79,9 +89,46 @@ def compile_adapted(
     build = partial(
         compile_adapted, device_of=device_of, check=check, cases=cases, cache_dir=cache_dir, specialise=False
     )
-    return AttentionOperator(
-        plan, device_of, judge, specialise=Specialiser(adapted, arguments, build) if specialise else None
-    )
+    other = Specialiser(adapted, arguments, build) if specialise else None
+    return CompiledOperator(plan, device_of, judge, specialise=other, adapted=adapted, device=device)
+
+
+class CompiledOperator(AttentionOperator):
+    """An operator that knows what it was made of, so that it can be saved and copied."""
+
+    def __init__(
+        self,
+        plan: OperatorPlan,
+        device_of: Callable[[torch.device], Device],
+        checked: Checked | None,
+        *,
+        specialise: Specialise | None,
+        adapted: Adapted,
+        device: str,
+    ) -> None:
+        super().__init__(plan, device_of, checked, specialise=specialise)
+        self.adapted = adapted
+        self.device = device
+
+    def __reduce__(self) -> tuple[Callable[[Saved], AttentionOperator], tuple[Saved]]:
+        """Errors: CU846 for an operator that another process could not make again."""
+        saved = self._saved()
+        saved.check_savable()
+        return compile_saved, (saved,)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> AttentionOperator:
+        return compile_saved(self._saved().with_copied_reference(memo))
+
+    def _saved(self) -> Saved:
+        if not self.device:
+            message = "an operator on a device without a name cannot be saved or copied"
+            raise CuError(Diagnostic("CU846", message, help="make it with `Adaptation.compile`"))
+        return Saved.of(self.adapted, self.device)
+
+
+def compile_saved(saved: Saved) -> AttentionOperator:
+    """The operator that was saved. Errors: those of reading its reference again; CU820, CU846."""
+    return compile_for(saved.restore(), saved.device)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
