@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cubridge.driver.adapt import adapt
     from cubridge.driver.adaptation import Adaptation
+    from cubridge.driver.load import load
     from cubridge.ir.diagnostics import CuError, Refused
     from cubridge.ir.spec import Shape
 
 __version__ = "0.1.0"
-__all__ = ["Adaptation", "CuError", "Refused", "Shape", "adapt"]
+__all__ = ["Adaptation", "CuError", "Refused", "Shape", "adapt", "load"]
 
 _HOMES: Final = {
     "Adaptation": "cubridge.driver.adaptation",
@@ -27,6 +28,7 @@ _HOMES: Final = {
     "Refused": "cubridge.ir.diagnostics",
     "Shape": "cubridge.ir.spec",
     "adapt": "cubridge.driver.adapt",
+    "load": "cubridge.driver.load",
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from cubridge.backend.launch.operator import AttentionOperator
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.compiled import compile_for
-from cubridge.driver.outputs import FILES
+from cubridge.driver.outputs import FILES, REFERENCE
 from cubridge.driver.report import Report, to_markdown
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.files import replace_files
@@ -79,6 +79,8 @@ class Adaptation:
             "pipeline.toml": self.pipeline.to_toml(),
         }
         texts = {name: text.encode() for name, text in (result | report).items()}
+        if self.report.reference_file is not None:
+            texts[REFERENCE] = self.adapted.reference.traced.reference.file.data
         return {"kernel.cu": self.adapted.patched.text, "kernel.patch": self.adapted.patched.patch} | texts
 
     def write(self, folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.lift_source import lift_verified
 from cubridge.driver.model.lift_judge import JudgedLift
-from cubridge.driver.reference import read_reference
+from cubridge.driver.outputs import REFERENCE
+from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES, Report
 from cubridge.driver.sandbox.process import Sandbox
 from cubridge.driver.sandbox.texts import SandboxTools
 from cubridge.engine.threads import one_thread
+from cubridge.frontend.reference.load import Reference
 from cubridge.ir.canonical import canonical
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Kernel
@@ -32,9 +34,9 @@ from cubridge.passes.pipeline import parse_toml
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a report says of how it was made."""
+    """What a report says of how it was made. `reference`: the file, None for a live callable."""
 
-    reference: str
+    reference: str | None
     function: str
     kernel: str
     dtype: str
@@ -42,8 +44,7 @@ class Recorded:
 
 
 def read_record(folder: Path) -> Recorded:
-    """Errors: OSError; CU842 for a report that `cuirc adapt` did not write, one of a live callable, or of
-    a kernel that was rejected."""
+    """Errors: OSError; CU842 for a report that `cuirc adapt` did not write, or of a kernel that was rejected."""
     path = folder / "report.json"
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -52,17 +53,16 @@ def read_record(folder: Path) -> Recorded:
         accepted = bool(data["accepted"])
     except (ValueError, KeyError, TypeError) as error:
         raise CuError(Diagnostic("CU842", f"{path} is no report of cuirc adapt")) from error
-    if recorded.reference is None:  # pyright: ignore[reportUnnecessaryComparison]
-        raise CuError(Diagnostic("CU842", f"{path} reports on a live callable", help="check it from Python"))
     if not accepted:
         message = f"{path} says that a check rejects the kernel, which was not written"
         raise CuError(Diagnostic("CU842", message, help="see which check in report.md"))
     return recorded
 
 
-def open_folder(folder: Path) -> Adapted:
-    """The adaptation as its files say it: kernel.cu is lifted again, and must say what target.cuir says.
-    Errors: OSError; CU842; CU843 where text and CuIR disagree; what reading its parts raises."""
+def open_folder(folder: Path, live: Reference | None = None) -> Adapted:
+    """The adaptation as its files say it: kernel.cu is lifted again, and must say what target.cuir says. `live`: the callable
+    that was adapted, where it was one. Errors: OSError; CU842; CU843 where text and CuIR disagree; what reading its parts
+    raises."""
     recorded = read_record(folder)
     kernel = choose_kernel(recorded.kernel)
     lifted = lift_verified(kernel, recorded.dtype, recorded.shape.D)
@@ -72,7 +72,7 @@ def open_folder(folder: Path) -> Adapted:
     lowered_by = str(report.get("lowered_by", RULES))
     has_round_trip = lowered_by == RULES and not isinstance(lifted, JudgedLift)
     target = _said(kernel, recorded, source, written, has_round_trip)
-    reference = read_reference(Path(recorded.reference), recorded.function, recorded.shape, dtype=recorded.dtype)
+    reference = _read_again(folder, recorded, live)
     pipeline = parse_toml(SourceFile.read(folder / "pipeline.toml"))
     changed = report["changed"]
     patched = Patched(
@@ -93,6 +93,27 @@ def open_folder(folder: Path) -> Adapted:
         proposer=str(report.get("proposer", RULES)),
         lowered_by=lowered_by,
     )
+
+
+def _read_again(folder: Path, recorded: Recorded, live: Reference | None) -> TracedReference:
+    """Errors: CU842 for a live callable that is not given; CU47x to CU49x."""
+    if live is not None:
+        return read_reference(live.function, None, recorded.shape, live.extra_inputs, recorded.dtype)
+    if recorded.reference is None:
+        help_ = "give it: cubridge.load(folder, reference=..)"
+        raise CuError(Diagnostic("CU842", f"{folder / 'report.json'} reports on a live callable", help=help_))
+    path = _file_of(folder, Path(recorded.reference))
+    reference = read_reference(path, recorded.function, recorded.shape, dtype=recorded.dtype)
+    return replace(reference, path=recorded.reference)
+
+
+def _file_of(folder: Path, named: Path) -> Path:
+    """The file that was adapted: where it was, which lets it import what lies beside it, if that still holds what was adapted;
+    else the copy in the folder."""
+    copy = folder / REFERENCE
+    if not copy.is_file() or (named.is_file() and named.read_bytes() == copy.read_bytes()):
+        return named
+    return copy
 
 
 def _said(

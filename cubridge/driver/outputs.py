@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+REFERENCE: Final = "adapted_reference.py"
+"""A copy of the file of the reference, by which a folder is checked and loaded wherever it lies."""
 FILES: Final = (
+    REFERENCE,
     "kernel.cu", "kernel.patch", "source.cuir", "target.cuir", "pipeline.toml", "report.json", "report.md", "timings.json",
 )  # fmt: skip

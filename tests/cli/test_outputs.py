@@ -31,6 +31,7 @@ def attention(q, k, v):
     return s.masked_fill(~keep, -torch.inf).softmax(-1) @ v
 """
 FILES = {
+    "adapted_reference.py",
     "kernel.cu", "kernel.patch", "source.cuir", "target.cuir", "pipeline.toml", "report.json", "report.md", "timings.json",
 }  # fmt: skip
 

@@ -1,0 +1,29 @@
+"""From the folder that `cuirc adapt` wrote to an operator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cubridge.driver.compiled import compile_for
+from cubridge.driver.folder import open_folder
+from cubridge.frontend.reference.load import Reference
+
+if TYPE_CHECKING:
+    from cubridge.backend.launch.operator import AttentionOperator
+
+
+def load(
+    folder: Path | str | os.PathLike[str],
+    device: str = "cuda",
+    *,
+    reference: Callable[..., object] | None = None,
+    extra_inputs: Callable[..., object] | None = None,
+) -> AttentionOperator:
+    """The operator that `Adaptation.compile` gave, of the kernel text in `folder`, which must say what the CuIR beside it says and
+    is judged on the device before its first result. `reference`, with its `extra_inputs`: the live callable, where it was one; a
+    file is read from its copy in the folder. Errors: OSError; CU842, CU843; those of reading the reference and of `compile`."""
+    live = None if reference is None else Reference.of(reference, extra_inputs)  # pyright: ignore[reportArgumentType]
+    return compile_for(open_folder(Path(folder), live), device)

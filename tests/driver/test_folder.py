@@ -1,0 +1,87 @@
+"""Folders that `cuirc adapt` wrote, opened elsewhere and without the file of the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import cubridge
+from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adaptation import Adaptation
+from cubridge.driver.compiled import compile_adapted
+from cubridge.driver.folder import open_folder
+from cubridge.ir.diagnostics import CuError
+from cubridge.judge.findings import Findings, MutantResult, Verdict
+
+TEXT = """\
+import torch
+
+def attention(q, k, v):
+    group = q.shape[1] // k.shape[1]
+    later = torch.arange(k.shape[2]) > torch.arange(q.shape[2])[:, None] + SHIFT
+    s = (q @ k.repeat_interleave(group, 1).mT * q.shape[-1] ** -0.5).masked_fill(later, -torch.inf)
+    return torch.softmax(s, -1).to(v.dtype) @ v.repeat_interleave(group, 1)
+"""
+
+
+def write(reference: object, folder: Path) -> Path:
+    """What `cuirc adapt` writes, of a kernel that no check has run."""
+    adapted, mutants = adapt_unchecked(reference, "sm80"), (MutantResult("mask dropped", "value engine"),)
+    folder.mkdir()
+    Adaptation(adapted, adapted.report(Findings((), mutants, (), Verdict.INTERPRETED, ())), {}).write(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("causal.py").write_text(TEXT.replace("SHIFT", "0"))
+    return write("causal.py", tmp_path / "out")
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator = EmulatorDevice(schedules=(0,))
+    monkeypatch.setattr(
+        "cubridge.driver.load.compile_for", lambda adapted, _: compile_adapted(adapted, lambda _: emulator, check=False)
+    )
+
+
+def qkv() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(1, 2, 40, 64, generator=generator).bfloat16() for _ in range(3)]
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    s = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * q.shape[-1] ** -0.5
+    return torch.softmax(s, -1).to(v.dtype) @ v.repeat_interleave(s.shape[1] // v.shape[1], 1)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_folder_is_loaded_wherever_it_lies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = torch.nn.functional.scaled_dot_product_attention(*qkv(), is_causal=True)
+    torch.testing.assert_close(cubridge.load(folder, "emulator")(*qkv()), right, rtol=2e-2, atol=2e-2)
+    Path("causal.py").unlink()
+    monkeypatch.chdir("/")
+    torch.testing.assert_close(cubridge.load(folder, "emulator")(*qkv()), right, rtol=2e-2, atol=2e-2)
+
+
+def test_what_was_adapted_is_what_is_read(folder: Path) -> None:
+    """The file has changed since."""
+    Path("causal.py").write_text(TEXT.replace("SHIFT", "1"))
+    found = open_folder(folder).reference
+    assert found.path == "causal.py" and "SHIFT" not in found.explain() and "j <= i + 1" not in found.explain()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_live_callable_is_given_again(tmp_path: Path) -> None:
+    out = write(plain, tmp_path / "out")
+    with pytest.raises(CuError, match="live callable") as caught:
+        cubridge.load(out, "emulator")
+    assert caught.value.diagnostics[0].code == "CU842"
+    run = cubridge.load(out, "emulator", reference=plain)
+    torch.testing.assert_close(run(*qkv()), plain(*qkv()), rtol=2e-2, atol=2e-2)
