@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor
 
+from cubridge.backend.launch.arguments import check_preconditions
 from cubridge.backend.launch.kinds import Kind, NumberKind, TensorKind, fits_kind
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.reference import reread
@@ -53,6 +54,11 @@ class Specialiser:
         found = self.made[key]
         if isinstance(found, CuError):
             raise found
+        numbers = {name: value for name, value in values.items() if isinstance(value, (bool, int, float))}
+        try:
+            check_preconditions(found.plan.preconditions, {**numbers, **sizes})
+        except CuError as reason:
+            raise _explained(error, reason) from reason
         return found
 
     def _make(
@@ -69,10 +75,14 @@ class Specialiser:
         try:
             return self.build(adapted_again(self.adapted, extra_inputs))
         except CuError as reason:
-            first = error.diagnostics[0]
-            why = reason.diagnostics[0]
-            note = Note(f"adapted to this call it is refused: {why.message}", why.span)
-            return type(error)(replace(first, notes=(*first.notes, note)))
+            return _explained(error, reason)
+
+
+def _explained(error: CuError, reason: CuError) -> CuError:
+    """The error of the call, with the reason why another specialisation does not answer it."""
+    first, why = error.diagnostics[0], reason.diagnostics[0]
+    note = Note(f"adapted to this call it is refused: {why.message}", why.span)
+    return CuError(replace(first, notes=(*first.notes, note)))
 
 
 def adapted_again(adapted: Adapted, extra_inputs: Callable[[Shape, str], dict[str, object]]) -> Adapted:

@@ -69,6 +69,10 @@ class PtxDevice:
         machine, key = _machine(text, form)
         return PtxKernel(self, text.contract, form, machine, key)
 
+    @property
+    def maps_can_be_kept(self) -> bool:
+        return False
+
     def tensor_map(self, request: TensorMapRequest) -> bytes:
         """A handle, good for one launch, which puts the machine's own descriptor in its place."""
         handle = struct.pack("<Q120x", next(self._handles))
