@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,18 +22,20 @@ from cubridge.driver.model.stages import ModelStages, stages_of
 from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES
+from cubridge.driver.request import Request
 from cubridge.driver.subject import Subject
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.engine.threads import one_thread
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
-from cubridge.ir.types import DTYPES
 from cubridge.judge.attention import full_attention
 from cubridge.judge.long_lengths import check_long_lengths
 from cubridge.judge.tools import Here, Tools
 
 if TYPE_CHECKING:
+    import torch
+
     from cubridge.backend.text.lower import Patched
     from cubridge.driver.transfer import Transferred
     from cubridge.ir.nodes import Kernel
@@ -64,13 +65,13 @@ class Stopwatch:
 
 def adapt(
     reference: Callable[..., object] | Path | str,
-    kernel: str = "sm80",
-    shape: Shape | None = None,
-    dtype: str = "bf16",
+    kernel: str | Path = "sm80",
+    shape: Shape | Sequence[int] | str | None = None,
+    dtype: str | torch.dtype = "bf16",
     *,
     function: str | None = None,
     extra_inputs: Callable[..., object] | None = None,
-    pipeline: Pipeline | None = None,
+    pipeline: Pipeline | str | None = None,
     model: ModelUse | None = None,
     progress: Progress = _silent,
 ) -> Adaptation:
@@ -78,7 +79,7 @@ def adapt(
 
     `shape`: example sizes; the result holds for all that meet its preconditions. `model`: what proposes the target in place of
     the rules, unless `pipeline` is given, and writes the text where its `lowering` says so. Errors: CuError, with places."""
-    request = _Request(reference, kernel, shape, dtype, function, extra_inputs, pipeline)
+    request = Request.of(reference, kernel, shape, dtype, function, extra_inputs, pipeline)
     watch = Stopwatch(progress)
     with ThreadPoolExecutor(_WORKERS) as pool, one_thread(), stages_of(model) as stages:
         adapted = _adapt(request, stages, watch)
@@ -104,30 +105,16 @@ def adapt_unchecked(
     """The patched kernel alone, verified as CuIR, evaluated at points of long problems, and not run: for tools that check it
     elsewhere, such as on a GPU. A reference that was read before, in this dtype, is not read again for another kernel. What a
     model wrote was run all the same, before it was accepted."""
-    request = _Request(reference, kernel, shape, dtype, function, extra_inputs)
+    request = Request.of(reference, kernel, shape, dtype, function, extra_inputs)
     with stages_of(model) as stages:
         adapted = _adapt(request, stages, Stopwatch())
         check_long_lengths(adapted.target, adapted.reference.attention.spec)
         return adapted
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What is asked for. `shape`: example sizes; None takes some that fit the reference. `pipeline`: None has one proposed."""
-
-    reference: Callable[..., object] | Path | str | TracedReference
-    kernel: str
-    shape: Shape | None
-    dtype: str
-    function: str | None
-    extra_inputs: Callable[..., object] | None
-    pipeline: Pipeline | None = None
-
-
-def _adapt(request: _Request, stages: ModelStages | None, watch: Stopwatch) -> Adapted:
+def _adapt(request: Request, stages: ModelStages | None, watch: Stopwatch) -> Adapted:
     """All stages before the check. `stages`: those that a model does, if there is one."""
     dtype = request.dtype
-    _check_dtype(dtype)
     with watch.stage("read the kernel"):
         chosen = choose_kernel(request.kernel)
         lifted = lift_chosen(chosen, dtype, (request.shape or DEFAULT_SHAPE).D, stages)
@@ -157,17 +144,11 @@ def _adapt(request: _Request, stages: ModelStages | None, watch: Stopwatch) -> A
     )
 
 
-def _check_dtype(dtype: str) -> None:
-    if dtype not in DTYPES:
-        help = "one of " + ", ".join(f'"{name}"' for name in DTYPES)
-        raise CuError(Diagnostic("CU809", f"`{dtype}` is no element type of the kernels", help=help))
-
-
-def _read(request: _Request) -> TracedReference:
+def _read(request: Request) -> TracedReference:
     reference = request.reference
     if isinstance(reference, TracedReference):
         return reference
-    given = Path(reference) if isinstance(reference, (str, os.PathLike)) else reference
+    given = Path(reference) if isinstance(reference, str) else reference
     return read_reference(given, request.function, request.shape, request.extra_inputs, request.dtype)
 
 

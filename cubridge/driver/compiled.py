@@ -84,6 +84,7 @@ def compile_adapted(
         preconditions=traced.spec.preconditions,
         constants=captures.constants(),
         gives_lse=traced.spec.gives_lse,
+        inputs=_input_names(traced),
     )
     judge = DeviceCheck(adapted, cases, default_cache_dir() if cache_dir is None else cache_dir) if check else None
     build = partial(
@@ -132,6 +133,12 @@ def compile_saved(saved: Saved) -> AttentionOperator:
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _input_names(traced: Traced) -> tuple[str, ...]:
+    """What the reference calls q, k, v."""
+    names = tuple(traced.reference.signature().parameters)[:3]
+    return names if len(names) == 3 else ("q", "k", "v")
 
 
 def extra_arguments(traced: Traced) -> tuple[ExtraArgument, ...]:

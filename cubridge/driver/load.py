@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cubridge.driver.compiled import compile_for
 from cubridge.driver.folder import open_folder
 from cubridge.frontend.reference.load import Reference
+from cubridge.ir.diagnostics import CuError, Diagnostic
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.operator import AttentionOperator
@@ -24,6 +25,10 @@ def load(
 ) -> AttentionOperator:
     """The operator that `Adaptation.compile` gave, of the kernel text in `folder`, which must say what the CuIR beside it says and
     is judged on the device before its first result. `reference`, with its `extra_inputs`: the live callable, where it was one; a
-    file is read from its copy in the folder. Errors: OSError; CU842, CU843; those of reading the reference and of `compile`."""
+    file is read from its copy in the folder. Errors: CU842, CU843; those of reading the reference and of `compile`."""
     live = None if reference is None else Reference.of(reference, extra_inputs)  # pyright: ignore[reportArgumentType]
-    return compile_for(open_folder(Path(folder), live), device)
+    try:
+        adapted = open_folder(Path(folder), live)
+    except OSError as error:
+        raise CuError(Diagnostic("CU842", f"cannot read {error.filename}: {error.strerror}")) from error
+    return compile_for(adapted, device)

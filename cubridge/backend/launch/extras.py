@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +30,31 @@ class ExtraArgument:
     @property
     def required(self) -> bool:
         return self.default is inspect.Parameter.empty
+
+
+def bind_inputs(names: Sequence[str], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """q, k, v of a call that gives some of them by name; they are taken out of `kwargs`. Errors: CU821 for a missing one."""
+    found = list(args)
+    for name in names[len(args) :]:
+        if name not in kwargs:
+            raise _bad_call(f"the argument `{name}` is missing")
+        found.append(kwargs.pop(name))
+    return found
+
+
+def check_tensors(inputs: Mapping[str, object]) -> None:
+    """Errors: CU821 for an input that is no tensor."""
+    for name, value in inputs.items():
+        if not isinstance(value, torch.Tensor):
+            raise _bad_call(f"`{name}` is a {type(value).__name__}, not a tensor")
+
+
+def without_data(values: Sequence[object]) -> CuError:
+    """What to say of values one of which has no memory that a kernel could read."""
+    kinds = (str(v.layout).removeprefix("torch.") for v in values if isinstance(v, torch.Tensor))
+    strange = next((kind for kind in kinds if kind != "strided"), None)
+    what = "tensors without memory of their own" if strange is None else f"{strange} tensors"
+    return _bad_call(f"kernels read no {what}", "pass dense tensors")
 
 
 def bind_extras(

@@ -18,7 +18,14 @@ from cubridge.backend.launch.call_plan import call_form, output_forms
 from cubridge.backend.launch.captured import CaptureSource, NoCaptures
 from cubridge.backend.launch.capturing import refuse_capturing
 from cubridge.backend.launch.device import Device, KernelText
-from cubridge.backend.launch.extras import ExtraArgument, bind_extras, split_extras
+from cubridge.backend.launch.extras import (
+    ExtraArgument,
+    bind_extras,
+    bind_inputs,
+    check_tensors,
+    split_extras,
+    without_data,
+)
 from cubridge.backend.launch.kinds import OtherKindError
 from cubridge.backend.launch.prepare import Preparer
 from cubridge.backend.launch.registered import as_result, must_be_dispatched, needs_gradient, register
@@ -50,6 +57,8 @@ class OperatorPlan:
     preconditions: tuple[Precondition, ...] = ()
     constants: Mapping[str, CaptureValue] = field(default_factory=dict[str, "CaptureValue"])
     gives_lse: bool = False
+    inputs: tuple[str, ...] = ("q", "k", "v")
+    """Names of q, k, v in the reference, by which a call may give them."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -88,8 +97,10 @@ class AttentionOperator:
         self._prepared: dict[tuple[object, ...], Callable[[Inputs, Values], list[Tensor]]] = {}
         self._operator = register(self.name, self, len(plan.outputs))
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, *args: object, **kwargs: object) -> Any:
-        values = bind_extras(self.plan.arguments, args, kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        q, k, v, *rest = args if len(args) >= 3 else bind_inputs(self.plan.inputs, args, kwargs)
+        check_tensors({"q": q, "k": k, "v": v})
+        values = bind_extras(self.plan.arguments, rest, kwargs)
         inputs = as_autocast((q, k, v))
         refuse_gradients(inputs, self.plan, values)
         if must_be_dispatched(inputs):
@@ -99,7 +110,10 @@ class AttentionOperator:
     def run(self, inputs: Inputs, values: Values) -> list[Tensor]:
         """What the operator does on real tensors. `values`: the extra arguments, without the fixed ones."""
         given = (*values, *self.plan.captures.state().values())
-        form = call_form((*inputs, *given), self._align)
+        try:
+            form = call_form((*inputs, *given), self._align)
+        except (RuntimeError, NotImplementedError) as error:
+            raise without_data((*inputs, *given)) from error
         prepared = self._prepared.get(form)
         if prepared is None:
             prepared = self._prepare(inputs, given)

@@ -168,9 +168,10 @@ class Launcher:
             refuse_capturing(
                 self.device.torch_device, f"{self.text.source.name} is compiled for {dtype}, head dim {head_dim}"
             )
+            loaded = self.device.load(self.text, dtype, head_dim)
             if self._kernels:
                 self.say(f"{self.text.source.name}: compiled again for {dtype} and head dim {head_dim}")
-            self._kernels[form] = self.device.load(self.text, dtype, head_dim)
+            self._kernels[form] = loaded
             self._check(form)
         return self._kernels[form]
 
