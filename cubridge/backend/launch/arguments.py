@@ -122,6 +122,14 @@ def check_device(inputs: Mapping[str, Tensor], device: torch.device) -> None:
             raise _bad_input(f"`{name}` is on {tensor.device}; the kernel runs on {device}")
 
 
+def check_memory(tensors: Mapping[str, object]) -> None:
+    """Errors: CU821 for a tensor whose memory holds the negatives of its elements, as a part of a conjugate does."""
+    for name, tensor in tensors.items():
+        if hasattr(tensor, "is_neg") and tensor.is_neg():  # pyright: ignore
+            help_ = f"pass `{name}.resolve_neg()`"
+            raise CuError(Diagnostic("CU821", f"`{name}` is negated when it is read", help=help_))
+
+
 def misfit(tensor: Tensor, argument: TensorArgument, mapped: bool) -> str | None:
     """Why the kernel cannot read (or write) this tensor where it lies; None if it can. Axes of one element have no stride.
     `mapped`: it is read through a TMA descriptor, which takes no stride of 0."""

@@ -31,7 +31,7 @@ def call_form(values: Sequence[object], align: int) -> tuple[object, ...]:
     `align`: the largest alignment, bytes, that a contract asks of an address."""
     return tuple(
         [
-            (v.dtype, v.device, v.shape, v.stride(), v.data_ptr() % align)
+            (v.dtype, v.device, v.shape, v.stride(), v.data_ptr() % align, v.is_neg())
             if isinstance(v, torch.Tensor)
             else (type(v), repr(v))
             for v in values

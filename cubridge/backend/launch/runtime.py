@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cubridge.backend.launch.arguments import bind_sizes, check_device, check_preconditions, check_types
+from cubridge.backend.launch.arguments import bind_sizes, check_device, check_memory, check_preconditions, check_types
 from cubridge.backend.launch.call_plan import (
     MAX_INT,
     EmptyPlan,
@@ -127,6 +127,7 @@ class Launcher:
         sizes = bind_sizes(contract, inputs)
         dtype = check_types(contract, inputs)
         check_device({**inputs, **outputs}, self.device.torch_device)
+        check_memory({**inputs, **outputs, **captures})
         scalars = {name: value for name, value in captures.items() if isinstance(value, (bool, int, float))}
         check_preconditions(self.preconditions, {**scalars, **sizes})
         if any(n > MAX_INT for n in sizes.values()):

@@ -287,6 +287,14 @@ def test_a_wrong_input_is_refused(bench: Bench, name: str, wrong: Tensor, messag
     assert error.diagnostics[0].code == "CU821" and message in str(error)
 
 
+@pytest.mark.parametrize("name", ["q", "weight"])
+def test_memory_that_holds_negatives_is_refused(bench: Bench, name: str) -> None:
+    given = bench.inputs if name == "q" else bench.captures
+    given[name] = torch._neg_view(given[name])
+    error = bench.fault()
+    assert error.diagnostics[0].code == "CU821" and "resolve_neg" in error.diagnostics[0].help
+
+
 def test_heads_that_do_not_group_are_refused(bench: Bench) -> None:
     bench.inputs["q"] = torch.zeros(B, 7, LQ, D, dtype=torch.bfloat16)
     assert bench.fault().diagnostics[0].code == "CU826"
