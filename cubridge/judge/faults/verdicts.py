@@ -90,7 +90,7 @@ def judge_fault(judge: Judge, fault: Fault) -> Judgement:
     caught = _first(diagnostics)
     if caught is not None:
         return Judgement(fault, Verdict.CAUGHT, "order", caught)
-    caught = _values(judge.trials, fault.kernel)
+    caught = value_fault(judge.trials, fault.kernel)
     if caught is not None:
         return Judgement(fault, Verdict.CAUGHT, "values", caught)
     if graph_key(event_graph(fault.kernel)) == judge.graph:
@@ -107,7 +107,7 @@ def _first(diagnostics: Sequence[Diagnostic]) -> Diagnostic | None:
     return diagnostics[0] if diagnostics else None
 
 
-def _values(trials: Sequence[Trial], kernel: Kernel) -> Diagnostic | None:
+def value_fault(trials: Sequence[Trial], kernel: Kernel) -> Diagnostic | None:
     """The first trial whose result differs, as a diagnostic."""
     for trial in trials:
         try:

@@ -19,13 +19,15 @@ constexpr u32 SHARED_BITS = (1u << RANK_SHIFT) - 1;
 
 enum TensorFlags : u32 { OUTPUT = 1, STARTS_AND_ENDS_ZERO = 2 };
 
+constexpr u64 STRONG_ACCESS = 1ull << 32;
+
 // Global memory of a launch. `bytes` are the machine's own copy; `written` and `read` say who did so last, see shadow.h.
 struct Tensor {
     std::string name;
     u64 base = 0;
     u32 flags = 0;
     std::vector<u8> bytes;
-    std::vector<u64> written, read;
+    std::vector<u64> written, read;  // stamps; STRONG_ACCESS set where atomics or strong accesses did it
     bool writable() const { return flags & (OUTPUT | STARTS_AND_ENDS_ZERO); }
 };
 

@@ -39,6 +39,8 @@ u32 mbarrier_key(Place p);
 Tensor& tensor_at(Step& s, u64 address, u32 bytes, const char* verb, bool writes);
 bool read_global(Step& s, Tensor& t, u64 offset, u32 bytes, int lane);
 void write_global(Step& s, Tensor& t, u64 offset, u32 bytes, int lane);
+// Atomics and strong accesses: ordered against others' plain ones, never against each other. The bytes.
+u8* strong_access(Step& s, Space space, u64 address, u32 bytes, int lane, bool writes, bool reads);
 
 // ---- generic addresses ----
 // The bytes at an address for reading or writing, after the checks of its space.

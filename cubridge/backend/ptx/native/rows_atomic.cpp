@@ -54,22 +54,6 @@ static void acquire_at(Step& s, int lane, u64 key, bool orders) {
     waiting->join(known);
 }
 
-static u8* atomic_place(Step& s, Space space, u64 address, u32 bytes, int lane) {
-    if (address % bytes) s.misuse(text("an address is not aligned to the %u bytes of an atomic access", bytes));
-    if (space == Space::shared || address >> SPACE_SHIFT == (u64)Space::shared) {
-        const Place p = shared_place(s, (u32)address, bytes, "atomic access");
-        Shadow& h = shadow_at(s, p.rank);
-        for (u32 x = p.at; x < p.at + bytes; ++x) {
-            if (h.state[x] & IN_FLIGHT) s.race("shared memory is accessed while a copy into it is on its way");
-            if (h.state[x] & UNDEFINED) s.race("an atomic access finds a value that nothing has written");
-        }
-        return &h.bytes[p.at];
-    }
-    Tensor& t = tensor_at(s, address, bytes, "written", true);
-    (void)lane;
-    return &t.bytes[address - t.base];
-}
-
 enum Operation : int { ADD, MIN, MAX, AND, OR, XOR_BITS, EXCHANGE, COMPARE };
 struct Kind {
     const char* name;
@@ -100,7 +84,7 @@ static Next atomic(Step& s) {
     each_lane(s.mask, [&](int l) {
         const u64 address = s.address(0, l), key = key_of(s, space, address);
         if (order & RELEASE || s.w.fence_release[l]) release_at(s, l, key, order & RELEASE);
-        u8* at = atomic_place(s, space, address, kind.bytes, l);
+        u8* at = strong_access(s, space, address, kind.bytes, l, true, true);
         u64 old = 0;
         memcpy(&old, at, kind.bytes);
         const u64 now =
@@ -121,7 +105,7 @@ static Next strong(Step& s) {
     each_lane(s.mask, [&](int l) {
         const u64 address = s.address(0, l), key = key_of(s, space, address);
         if (row.b) release_at(s, l, key, order & RELEASE);
-        u8* at = atomic_place(s, space, address, row.a, l);
+        u8* at = strong_access(s, space, address, row.a, l, row.b, !row.b);
         u64 value = 0;
         if (row.b) {
             value = s.wide(s.source(1), l);

@@ -18,7 +18,7 @@ using Stamp = u32;
 constexpr int LANE_BITS = 6;
 constexpr u32 MAX_EVENTS = 1u << (32 - LANE_BITS);
 
-enum ByteState : u8 { IN_FLIGHT = 1, UNDEFINED = 2 };
+enum ByteState : u8 { IN_FLIGHT = 1, UNDEFINED = 2, STRONG = 4 };  // STRONG: the last write was an atomic or strong access
 
 struct Shadow {
     std::vector<u8> bytes, state;
