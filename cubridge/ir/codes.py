@@ -155,7 +155,7 @@ CODES: Final[dict[str, str]] = {
     "CU720": "a settings file of models, or a suite, that cannot be read",
     "CU721": "what a model wrote takes too much time or memory to judge",
     "CU722": "what a model wrote cannot be judged",
-    "CU723": "CuIR that a model may not write: padding without bound",
+    "CU723": "CuIR that a model may not write: padding or formulas without bound",
     "CU724": "a part of what a model wrote that is tested and not proved",
     "CU725": "what a model wrote that runs alone would judge",
     # CU8 compile and launch

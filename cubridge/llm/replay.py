@@ -93,7 +93,7 @@ def _facts(file: Path) -> dict[str, object]:
     text = _read(_facts_file(file))
     try:
         facts = {} if text is None else json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
 

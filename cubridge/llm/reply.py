@@ -10,6 +10,7 @@ from typing import Final
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile, Span
 
+_BYTE_ORDER_MARK: Final = "\ufeff"
 _FENCE: Final = re.compile(r"^ {0,3}(`{3,})[ \t]*([^`\s]*)[^`]*$")
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """What moves the cursor of a terminal, or shows text in another order than it has."""
@@ -26,10 +27,10 @@ class Block:
 
 def blocks(reply: str, name: str = "<reply>") -> tuple[Block, ...]:
     """All fenced blocks. Errors: CU711 for a fence inside a fence, one that is never closed, or control characters in a block."""
-    file = SourceFile.from_text(name, reply)
+    file = SourceFile.from_text(name, reply.removeprefix(_BYTE_ORDER_MARK))
     found: list[Block] = []
     fence, tag, lines, first = "", "", list[str](), 0
-    for number, line in enumerate(reply.split("\n"), 1):
+    for number, line in enumerate(file.text.split("\n"), 1):
         line = line.removesuffix("\r")
         match = _FENCE.match(line)
         closes = match is not None and not match[2] and len(match[1]) >= len(fence)

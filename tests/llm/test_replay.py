@@ -51,7 +51,7 @@ def test_replies_written_by_hand(tmp_path: Path) -> None:
     assert ReplayProvider(tmp_path).complete(ask("transfer", "x")).text == "by hand"
 
 
-@pytest.mark.parametrize("facts", ["", "[]", "{", '{"usage": 3}', '{"usage": {"odd": 1}}'])
+@pytest.mark.parametrize("facts", ["", "[]", "{", '{"usage": 3}', '{"usage": {"odd": 1}}', "[" * 200_000])
 def test_facts_that_say_nothing(tmp_path: Path, facts: str) -> None:
     file = reply_file(tmp_path, "transfer", 1)
     file.write_text("text")

@@ -63,3 +63,7 @@ def test_places_are_those_of_the_block() -> None:
 def test_what_a_prompt_quotes_stays_inside_its_fence(text: str) -> None:
     [block] = blocks(fenced("text", text))
     assert block.source.text == text + "\n"
+
+
+def test_a_byte_order_mark_hides_no_fence() -> None:
+    assert one_block("\ufeff```pipeline\ndce\n```", ("pipeline",)).source.text == "dce\n"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from cubridge.driver.transfer import check_structure
 from cubridge.engine.values.launch import Launch
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Assign, Captured, Expr, Kernel, Name, Stmt
-from cubridge.ir.walk import substitute
+from cubridge.ir.nodes import Assign, Captured, Expr, If, Kernel, Name, Stmt
+from cubridge.ir.walk import children, substitute
 from cubridge.judge.blame import blame
 from cubridge.judge.runners import LAUNCH_CONSTANTS, ValueRunner, deals_unequal_work
 from cubridge.judge.well_formed import verify_kernel, verify_statically
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 NUMBERS: Final = "CU316"
 """Code of kernels that compute other values."""
 _MAX_PAD: Final = 1024
+_MAX_FORMULA: Final = 20_000
 
 
 def verify_target(source: Kernel, target: Kernel) -> None:
     """A target written out: static rules, the source's structure, the order engine. Errors: CU2xx, CU723."""
+    check_growth(target)
     verify_statically(target)
     check_structure(source, target)
     verify_lifted(target)
@@ -36,6 +38,7 @@ def verify_target(source: Kernel, target: Kernel) -> None:
 
 def verify_lifted(kernel: Kernel) -> None:
     """A source kernel written out: static rules and the order engine. Errors: CU2xx, CU723."""
+    check_growth(kernel)
     check_pads(kernel)
     verify_kernel(kernel)
 
@@ -83,6 +86,33 @@ def _without_locals(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         else:
             values[statement.target.id] = value
     return tuple(stores)
+
+
+def check_growth(kernel: Kernel) -> None:
+    """Values are formulas of those before them; of `x1 = x0 * x0`, written again and again, whoever writes them out never ends.
+    Errors: CU723."""
+    for region in (*kernel.regions, kernel.schedule):
+        _check_growth(region.body, {})
+
+
+def _check_growth(body: tuple[Stmt, ...], sizes: dict[Expr, int]) -> None:
+    """`sizes`: nodes of the formula of each place."""
+    for statement in body:
+        match statement:
+            case Assign(target, value):
+                sizes[target] = _size(value, sizes)
+                if sizes[target] > _MAX_FORMULA:
+                    message = f"with what it reads written out, this value has more than {_MAX_FORMULA} operations"
+                    raise CuError(Diagnostic("CU723", message, statement.span))
+            case If(_, then, orelse):
+                _check_growth(then, sizes)
+                _check_growth(orelse, sizes)
+            case _:
+                pass
+
+
+def _size(expr: Expr, sizes: dict[Expr, int]) -> int:
+    return sizes.get(expr) or 1 + sum(_size(x, sizes) for x in children(expr) if isinstance(x, Expr))
 
 
 def check_pads(kernel: Kernel) -> None:

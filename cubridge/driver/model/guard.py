@@ -4,7 +4,7 @@ it. What is not listed is refused, so that no text reaches the host, the preproc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -44,18 +44,22 @@ _COORDINATES: Final = frozenset(("warpgroup_index", "consumer_index"))
 _PRAGMA: Final = re.compile(r"\s*#pragma unroll( \d{1,2})?\s*")
 _DIRECTIVE: Final = re.compile(r"\s*(#|%:|\?\?=)")
 _WRAPPER: Final = re.compile(r'\bDEVICE\s+\w+\s+(\w+)\([^)]*\)\s*\{[^}]*?asm(?:\s+volatile)?\s*\(\s*"([^"]*)"')
+_DEFINED: Final = re.compile(r"^[ \t]*(?:template[^\n]*\n)?DEVICE[^\n(]*?\b(\w+)\(", re.MULTILINE)
 _TRIVIA: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """Names that the regions of a kernel may use: `callable`, functions of values alone; `constants`; `types`; `pointers`, the
-    parameters that hold the addresses of tensors, which the kernel's body moves."""
+    parameters that hold the addresses of tensors, which the kernel's body moves; `functions`: all that the text and its headers
+    define outside of regions, of which a region adds no overload; `regions`: those of each region."""
 
     callable: frozenset[str]
     constants: frozenset[str]
     types: frozenset[str]
     pointers: frozenset[str]
+    functions: frozenset[str]
+    regions: Mapping[str, frozenset[str]]
 
     @staticmethod
     @cache
@@ -63,12 +67,17 @@ class Guard:
         """The guard of a kernel's regions."""
         program = _read(kernel, kernel.text.source, instance)
         contract = kernel.text.contract
+        regions = _region_functions(kernel)
         values = {row.name for row in load_lemmas().rows if row.kind in _MADE_OF_LEMMAS} - _COORDINATES
         return Guard(
             callable=frozenset(values | BUILTIN_FUNCTIONS.keys() | set(_elementwise_wrappers(program))),
             constants=frozenset({*program.constants, *(m.name for m in contract.macros)} | _CONSTANTS),
             types=frozenset({*program.structs, *program.aliases}),
             pointers=frozenset(f.name for f in contract.params if f.c_type.is_pointer and not f.patched),
+            functions=frozenset(
+                {*program.functions} - frozenset().union(*regions.values()) | values | BUILTIN_FUNCTIONS.keys()
+            ),
+            regions=regions,
         )
 
     def check(self, kernel: ChosenKernel, source: SourceFile, regions: Sequence[str], instance: Instantiation) -> None:
@@ -80,7 +89,7 @@ class Guard:
         text = _read(kernel, source, instance).unit.main
         for name, span in spans.items():
             nodes = [*_nodes_in(text.tree.root_node, span)]
-            faults += _Region(self, text, nodes, name in _FIELDS).faults()
+            faults += _Region(self, text, nodes, name).faults()
         if faults:
             raise CuError(*sorted(set(faults), key=lambda f: f.span.start))
 
@@ -146,11 +155,13 @@ def _nodes_in(root: Node, span: Span) -> Iterator[Node]:
 class _Region:
     """The check of one region. Names that it declares are its own, wherever they stand: the compiler knows scopes."""
 
-    def __init__(self, guard: Guard, text: ParsedText, nodes: list[Node], is_fields: bool) -> None:
+    def __init__(self, guard: Guard, text: ParsedText, nodes: list[Node], name: str) -> None:
         self.guard = guard
         self.text = text
         self.nodes = nodes
-        self.is_fields = is_fields
+        self.name = name
+        self.is_fields = name in _FIELDS
+        self.defined: set[str] = set()
         declared = [n for n in nodes if _is_declared(n)]
         self.functions = {
             self._of(n) for n in declared if n.parent is not None and n.parent.type == "function_declarator"
@@ -179,6 +190,10 @@ class _Region:
                 yield self._refused(node, f"a region may not use `{word}`", self._help(node))
             case "field_expression" if self._is_tensor(node):
                 yield self._refused(node, f"a region may not use the tensor behind `{word}`")
+            case "function_declarator" if self._overloads(node):
+                yield self._refused(node, f"`{self._name_of(node)}` is a function of the kernel already")
+            case "declaration" if not self.is_fields and _leaves_unset(node):
+                yield self._refused(node, f"`{word}` has no value at first")
             case _:
                 pass
 
@@ -193,10 +208,23 @@ class _Region:
         return "names are those that the region declares, and constants of the kernel"
 
     def _is_tensor(self, node: Node) -> bool:
+        """A field with the name of a tensor, of anything but a variable of another type than `Params`."""
         base, name = node.child_by_field_name("argument"), node.child_by_field_name("field")
-        if base is None or name is None:
+        if base is None or name is None or self._of(name) not in self.guard.pointers:
             return False
-        return self._of(base) in self.params and self._of(name) in self.guard.pointers
+        return base.type != "identifier" or self._of(base) in self.params or self._of(base) not in self.variables
+
+    def _overloads(self, node: Node) -> bool:
+        """Does a definition have the name of a function that is not this region's, or that it has defined."""
+        name = self._name_of(node)
+        others = (names for region, names in self.guard.regions.items() if region != self.name)
+        taken = name in self.guard.functions or name in self.defined or any(name in names for names in others)
+        self.defined.add(name)
+        return taken
+
+    def _name_of(self, node: Node) -> str:
+        name = node.child_by_field_name("declarator")
+        return "" if name is None else self._of(name)
 
     def _type_of(self, node: Node) -> str:
         """The type that a declared name is declared with."""
@@ -211,6 +239,17 @@ class _Region:
 
     def _refused(self, node: Node, message: str, help: str | None = None) -> Diagnostic:
         return _fault(message, self.text.span(node), help)
+
+
+def _region_functions(kernel: ChosenKernel) -> dict[str, frozenset[str]]:
+    """Functions that each region defines."""
+    regions = read_source_map(kernel.text.source).regions
+    return {r.name: frozenset(m[1] for m in _DEFINED.finditer(r.span.text)) for r in regions}
+
+
+def _leaves_unset(node: Node) -> bool:
+    """`float x;`: a local without a value. Arrays are filled by loops; whether they are is for lifting to see."""
+    return any(d.type == "identifier" for d in node.children_by_field_name("declarator"))
 
 
 def _is_called(node: Node) -> bool:

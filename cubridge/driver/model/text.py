@@ -3,16 +3,19 @@ by the GPU where there is one; all in a child process."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.model.guard import Guard
 from cubridge.driver.model.policy import Accept, check_runs
 from cubridge.driver.transfer import check_structure
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.nodes import FloatLit, IntLit
 from cubridge.ir.spec import DEFAULT_SHAPE
+from cubridge.ir.walk import walk
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.plan import Case, emulator_cases, gpu_cases
 from cubridge.judge.tools import EMULATED_HEAD_DIM
@@ -96,6 +99,7 @@ class TextJudge:
             if not any(d.code.startswith("CU42") for d in error.diagnostics):
                 raise
             _check_unread(error, self.values.accept)
+            check_numbers(source, self.kernel.text.source, self.target)
             return None
         self.values.judge(lifted)
         return lifted
@@ -115,6 +119,28 @@ def _check_unread(error: CuError, accept: frozenset[Accept]) -> None:
         check_runs("lifting cannot read this text", accept)
     except CuError as refused:
         raise CuError(*refused.diagnostics, *error.diagnostics) from None
+
+
+_TRIVIA: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WHOLE: Final = re.compile(r"(?<![\w.])\d+(?![\w.])")
+_SMALL: Final = 16
+"""Numbers up to here count things."""
+
+
+def check_numbers(source: SourceFile, original: SourceFile, target: Kernel) -> None:
+    """Text that lifting cannot read may hold a case for sizes that no run has: it has no numbers but those of the kernel as it was
+    and of the target. Errors: CU717."""
+    known = {n.value for n in walk(target) if isinstance(n, IntLit | FloatLit)} | {int(n) for n in _numbers(original)}
+    for number in _numbers(source):
+        if int(number) > _SMALL and int(number) not in known:
+            message = (
+                f"lifting cannot read this text, and it holds {number}, which neither the kernel nor the target has"
+            )
+            raise CuError(Diagnostic("CU717", message))
+
+
+def _numbers(source: SourceFile) -> list[str]:
+    return _WHOLE.findall(_TRIVIA.sub(" ", source.text))
 
 
 def _missing(error: CuError) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.driver.sandbox.process import Limits, RunsJobs, Sandbox
+from cubridge.ir.diagnostics import CuError
 from cubridge.judge.tools import compile_text, emulate, launch
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from cubridge.judge.runners import Runner
 
     Outputs = tuple[Tensor, Tensor | None]
+
+
+_OUT_OF_TIME = 6
+"""Exit code of a run that does not end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,13 @@ def build(text: KernelText, dtype: str) -> None:
 
 
 def run_emulated(text: KernelText, dtype: str, problem: Problem) -> Outputs:
-    """(out, lse). Errors: CU83x."""
-    return emulate(text, dtype).run(problem, lse=problem.lse is not None)
+    """(out, lse). Errors: CU83x; one that does not end is refused like any other."""
+    try:
+        return emulate(text, dtype).run(problem, lse=problem.lse is not None)
+    except CuError as error:
+        raise CuError(
+            *error.diagnostics, exit_code=1 if error.exit_code == _OUT_OF_TIME else error.exit_code
+        ) from error
 
 
 def run_launched(text: KernelText, problem: Problem) -> Outputs:

@@ -26,8 +26,8 @@ from cubridge.verify.ranges import captured_bound
 
 @lru_cache(maxsize=256)
 def prove(kernel: Kernel, spec: AttentionSpec) -> tuple[Part, ...]:
-    """What is proved of each part of a verified kernel, in the order of `PARTS`; LSE only where the reference has one. Asked once
-    for the same content."""
+    """What is proved of each part of a verified kernel, in the order of `PARTS`; LSE only where the reference has one.
+    What was asked before of the same content is known."""
     names = [name for name in PARTS if name != "LSE" or spec.lse is not None]
 
     def answer() -> list[str]:

@@ -9,9 +9,10 @@ from cubridge.driver.model.guard import Guard
 from cubridge.driver.model.lower import helper_signatures, lower_system
 from cubridge.driver.model.policy import Accept
 from cubridge.driver.model.region_editor import RegionEditor
-from cubridge.ir.diagnostics import CuError
+from cubridge.driver.sandbox import texts
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.llm.tools import read_calls
-from tests.driver.model.lowering_replies import chosen, edit, edits, lower, patched, region_lines, tool
+from tests.driver.model.lowering_replies import chosen, edit, edits, lower, patched, region_lines, text_judge, tool
 from tests.driver.model.talk import Scripted, lifted
 
 
@@ -52,14 +53,20 @@ def test_the_rules_text_by_edits() -> None:
     ]  # fmt: skip
 
 
-def test_text_that_lifting_cannot_read_is_judged_by_runs() -> None:
-    """Two columns a step: right, and no form of the vocabulary."""
+def two_columns() -> list[str]:
+    """The mask of the rules, two columns a step."""
     body = [line.replace("++c", "c += 2") for line in right_mask()]
     at = next(n for n, line in enumerate(body) if "const int j" in line)
     body[at : at + 2] = [
         "            s[r][c] = kv_start + frag_col(c) <= last ? s[r][c] : -INFINITY;",
         "            s[r][c + 1] = kv_start + frag_col(c + 1) <= last ? s[r][c + 1] : -INFINITY;",
     ]
+    return body
+
+
+def test_text_that_lifting_cannot_read_is_judged_by_runs() -> None:
+    """Two columns a step: right, and no form of the vocabulary."""
+    body = two_columns()
     reply = right_range() + edit("mask", body) + tool("finish")
     assert faults(reply) == ["CU725", "CU425"]
     lowered, talk = lower("prefix_lm", reply, accept=(Accept.RUNS,))
@@ -127,7 +134,8 @@ FORBIDDEN = [
     "static int x;", "volatile int x = 1;", "const int x = sizeof(int);", "new int;", "using X = int;", "extern int y;",
     "_Pragma(unroll)", "// a comment \\", "// ??/", "/* not closed", "} } } } void evil() { { { {", "const char c = 'x';",
     "std::abort();", "::abort();", "(&s)[0][0][0] = 1;", "__trap();", "exit(0);", "const float x = p.q[0];", "union U { int a; };",
-    "s[0][0] = undeclared;", "operator new(1);", "(system)(1);",
+    "s[0][0] = undeclared;", "operator new(1);", "(system)(1);", "(p).o[0] = 1;", "const float x = (p).v[0];",
+    "float x; s[0][0] = x;", "int n, m = 1;",
 ]  # fmt: skip
 
 
@@ -140,6 +148,56 @@ def test_cuda_that_a_model_may_not_write(line: str) -> None:
     with pytest.raises(CuError) as caught:
         Guard.of(chosen(), instance).check(chosen(), source, ["mask"], instance)
     assert {d.code for d in caught.value.diagnostics} <= {"CU717", "CU420"}
+
+
+TENSORS = {
+    "in brackets": ("", "(p).lse"),
+    "behind a call": ("DEVICE const Params& same(const Params& p) { return p; }", "same(p).lse"),
+    "in a struct that is made": ("struct Zed { Params p; };", "Zed{p}.p.lse"),
+    "in a struct": ("struct Zed { Params p; };", "z.p.lse"),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_a_tensor_is_known_by_its_object(name: str) -> None:
+    head, tensor = TENSORS[name]
+    local = "            const Zed z = {p};\n" if "z.p" in tensor else ""
+    body = [*([head] if head else []), *right_mask()]
+    at = next(n for n, line in enumerate(body) if "const int j" in line)
+    body[at:at] = [f"{local}            s[r][c] = {tensor}[0];"]
+    assert {*faults(right_range() + edit("mask", body) + tool("check"))} == {"CU717"}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "DEVICE void row_rescale(float (&o)[ROWS][O_COLS], RowState& row, WorkTile& tile, Params& p) {}",
+        "DEVICE float exp2_approx(int x) { return 1.f; }",
+        "DEVICE void zero(float (&t)[ROWS][S_COLS]) {}",
+        "DEVICE void mask(float (&s)[ROWS][S_COLS], long kv_start, const WorkTile& tile, const Params& p) {}",
+    ],
+)
+def test_a_region_overloads_nothing(head: str) -> None:
+    """A better match than what the body calls now would take over its call."""
+    said = faults(right_range() + edit("mask", [head, *right_mask()]) + tool("check"))
+    assert {*said} == {"CU717"}
+
+
+def test_text_that_lifting_cannot_read_has_no_numbers_of_its_own() -> None:
+    special = [line.replace("<= last ?", "<= last || p.len_q > 1000 ?") for line in two_columns()]
+    assert faults(right_range() + edit("mask", special) + tool("finish"), Accept.RUNS) == ["CU717"]
+
+
+def test_an_endless_run_ends_its_reply_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply is refused with an exit code below that of a tool that is out of time, which ends an adaptation."""
+
+    def endless(*_: object) -> None:
+        raise CuError(Diagnostic("CU837", "emulator: the kernel does not end"), exit_code=6)
+
+    monkeypatch.setattr(texts, "emulate", endless)
+    with pytest.raises(CuError, match="does not end") as caught:
+        texts.run_emulated(chosen().text, "bf16", text_judge("prefix_lm").values._problems(lifted().kernel)[0])  # pyright: ignore
+    assert caught.value.exit_code < 5
 
 
 def test_no_tool_compiles_or_runs_it() -> None:

@@ -61,11 +61,13 @@ def test_a_function_outside_the_table_is_not_run(box: Sandbox) -> None:
 
 
 POWER = "host=((((9 ** 30) ** 60) ** 60) ** 60) ** 60 + 0 * LOG2E"
+_SQUARES = "".join(f"    x{n} = x{n - 1} * x{n - 1} + x{n - 1}\n" for n in range(1, 61))
 BOMBS = {
     "a tower of powers": ("host=D ** -0.5 * LOG2E", POWER, "CU301"),
     "a padded table": ("variant_params(", "variant_params(\n    t=Captured(f32, Lk, pad=1000000000000),", "CU723"),
     "deep brackets": ("j <= last", "(" * 3000 + "j <= last" + ")" * 3000, "CU101"),
     "a long sum": ("last = minimum", "last = " + "i + " * 3000 + "minimum", "CU101"),
+    "squares of squares": ("    last = ", "    x0 = i\n" + _SQUARES + "    last = ", "CU723"),
     "many key tiles": ("return maximum(keys.hi - keys.lo, 0)", "return 2000000000", "CU721"),
 }
 
