@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from cubridge.driver.adaptation import Adaptation
     from cubridge.driver.load import load
     from cubridge.ir.diagnostics import CuError, Refused
+    from cubridge.ir.parser import parse
+    from cubridge.ir.printer import to_text
     from cubridge.ir.spec import Shape
 
 __version__ = "0.1.0"
-__all__ = ["Adaptation", "CuError", "Refused", "Shape", "adapt", "load"]
+__all__ = ["Adaptation", "CuError", "Refused", "Shape", "adapt", "load", "parse", "to_text"]
 
 _HOMES: Final = {
     "Adaptation": "cubridge.driver.adaptation",
@@ -29,7 +31,13 @@ _HOMES: Final = {
     "Shape": "cubridge.ir.spec",
     "adapt": "cubridge.driver.adapt",
     "load": "cubridge.driver.load",
+    "parse": "cubridge.ir.parser",
+    "to_text": "cubridge.ir.printer",
 }
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> object:

@@ -86,6 +86,13 @@ def _instance(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _instance_of_ir(parser: argparse.ArgumentParser) -> None:
+    """The form that CuIR says, unless another is asked for."""
+    default = "default: that of the CuIR beside it, else"
+    parser.add_argument("--dtype", choices=("bf16", "fp16"), help=f"element type of a kernel text ({default} bf16)")
+    parser.add_argument("--head-dim", type=int, metavar="D", help=f"head dim of a kernel text ({default} 128)")
+
+
 def _dtype(parser: argparse.ArgumentParser) -> None:
     help_ = "element type of q, k, v (default: bf16)"
     parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16", help=help_)
@@ -102,6 +109,9 @@ def _pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
     instead = "" if required else ", instead of the proposed passes"
     group.add_argument("-p", "--pipeline", metavar="PIPELINE", help=f"`pass{{option=..}},pass`{instead}")
     group.add_argument("--pipeline-file", type=_path, metavar="FILE.toml", help="the same as TOML")
+
+
+_KERNEL = "sm80|sm90a|FILE.cu|FILE.cuir"
 
 
 def _adapt(parser: argparse.ArgumentParser) -> None:
@@ -173,12 +183,15 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="sm80|sm90a|FILE.cu|FILE.cuir")
+    parser.add_argument("file", metavar=_KERNEL)
+    parser.add_argument("--reference", type=_path, metavar="REF.py", help="what it should compute (default: see above)")
+    parser.add_argument("--function", metavar="NAME", help="the function of REF.py")
     _instance(parser)
 
 
 def _opt(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.cuir", help="`-` reads stdin")
+    parser.add_argument("file", metavar=_KERNEL, help="`-` reads CuIR from stdin")
+    _instance(parser)
     _pipeline(parser, required=True)
     parser.add_argument("--print-ir-after-all", action="store_true", help="print the kernel after each pass, on stderr")
     parser.add_argument("--print-pipeline", action="store_true", help="print the pipeline as text, on stderr")
@@ -187,8 +200,9 @@ def _opt(parser: argparse.ArgumentParser) -> None:
 
 
 def _transfer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="SOURCE.cuir", help="`-` reads stdin")
+    parser.add_argument("file", metavar=_KERNEL, help="source kernel; `-` reads CuIR from stdin")
     _reference(parser)
+    _instance(parser)
     parser.add_argument(
         "--print-pipeline", action="store_true", help="print the proposed pipeline instead of the kernel"
     )
@@ -202,18 +216,20 @@ def _lower(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--emit", choices=("patch", "cu"), default="patch", help="a unified diff, or the whole patched text"
     )
-    _instance(parser)
+    _instance_of_ir(parser)
     _output(parser)
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("left", metavar="A.cuir")
-    parser.add_argument("right", metavar="B.cuir")
+    parser.add_argument("left", metavar="A", help=f"{_KERNEL}")
+    parser.add_argument("right", metavar="B", help="likewise")
+    _instance_of_ir(parser)
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.cuir", help="`-` reads stdin")
+    parser.add_argument("file", metavar=_KERNEL, help="`-` reads CuIR from stdin")
     _reference(parser)
+    _instance(parser)
 
 
 def _check(parser: argparse.ArgumentParser) -> None:

@@ -65,16 +65,26 @@ def explain(options: Namespace) -> int:
 
 
 def verify(options: Namespace) -> int:
-    """Verify a kernel: static rules, order engine, value engine on a tiny problem, and for CUDA text the emulator."""
-    from cubridge.driver.kernels import PACKAGED
-    from cubridge.driver.verify import examine_ir, examine_text
+    """Verify a kernel: static rules, order engine, value engine on small problems, and for CUDA text the emulator.
 
-    if options.file.endswith(".cu") or options.file in PACKAGED:
-        faults = examine_text(options.file, options.dtype, options.head_dim)
+    It should compute full attention, or REF.py, or, for target.cuir of `cuirc adapt`, what the report beside it names. Ends with 3
+    where the kernel is well-formed and computes something else."""
+    from cubridge.driver.folder import claimed_reference
+    from cubridge.driver.kernels import is_kernel_text
+    from cubridge.driver.reference import read_reference
+    from cubridge.driver.verify import WRONG_VALUES, examine_ir, examine_text
+
+    if options.reference is None:
+        reference = None if is_kernel_text(options.file) else claimed_reference(Path(options.file))
     else:
-        faults = examine_ir(parse(read_source(options.file)))
+        reference = read_reference(options.reference, options.function, None)
+    attention = None if reference is None else reference.attention
+    if is_kernel_text(options.file):
+        faults = examine_text(options.file, options.dtype, options.head_dim, attention)
+    else:
+        faults = examine_ir(parse(read_source(options.file)), attention)
     if faults:
-        raise CuError(*faults)
+        raise CuError(*faults, exit_code=DIFFERS if all(f.code in WRONG_VALUES for f in faults) else 1)
     show(f"{options.file}: no fault found")
     return 0
 
@@ -85,7 +95,7 @@ def opt(options: Namespace) -> int:
     from cubridge.passes.base import PassContext
     from cubridge.passes.runner import run_pipeline
 
-    kernel = parse(read_source(options.file))
+    kernel = _kernel(options.file, options)
     pipeline = _given_pipeline(options)
     assert pipeline is not None
     if options.print_pipeline:
@@ -102,7 +112,7 @@ def transfer(options: Namespace) -> int:
     from cubridge.driver.reference import read_reference
     from cubridge.driver.transfer import transfer as run_transfer
 
-    kernel = parse(read_source(options.file))
+    kernel = _kernel(options.file, options)
     reference = read_reference(options.reference, options.function, options.shape)
     model = _model(options, options.record)
     if model is None:
@@ -125,10 +135,11 @@ def lower(options: Namespace) -> int:
     from cubridge.driver.transfer import check_structure
 
     kernel = choose_kernel(options.kernel)
-    lifted = lift_kernel(kernel, options.dtype, options.head_dim)
     target = parse(read_source(options.target))
+    dtype, head_dim = _form(options, target)
+    lifted = lift_kernel(kernel, dtype, head_dim)
     check_structure(lifted.kernel, target)
-    patched = lower_kernel(kernel, lifted, target, options.dtype, options.head_dim)
+    patched = lower_kernel(kernel, lifted, target, dtype, head_dim)
     write_output(patched.patch if options.emit == "patch" else patched.text, options.output)
     return 0
 
@@ -137,7 +148,7 @@ def diff(options: Namespace) -> int:
     """Show where two CuIR kernels differ; prints nothing and ends with 0 where they do not, with 1 where they do."""
     from cubridge.backend.text.diff import render_diff
 
-    text = render_diff(parse(read_source(options.left)), parse(read_source(options.right)))
+    text = render_diff(*_two_kernels(options))
     write_output(text, None)
     return 1 if text else 0
 
@@ -147,7 +158,7 @@ def run(options: Namespace) -> int:
     from cubridge.driver.reference import read_reference
     from cubridge.driver.verify import run_against
 
-    kernel = parse(read_source(options.file))
+    kernel = _kernel(options.file, options)
     results = run_against(kernel, read_reference(options.reference, options.function, options.shape), options.shape)
     for result in results:
         show(f"{result.shape} {result.inputs}: error {result.worst:.3f} of the bound {result.detail}".rstrip())
@@ -223,6 +234,39 @@ def _model(options: Namespace, folder: Path | None) -> ModelUse | None:
         return config.use(None, None)
     folder.mkdir(parents=True, exist_ok=True)
     return config.use(folder / "transcript.jsonl", options.record or folder / "replies")
+
+
+def _kernel(file: str, options: Namespace) -> Kernel:
+    """CuIR from a file, or lifted from a kernel text in the form that the options say."""
+    from cubridge.driver.kernels import is_kernel_text
+
+    if not is_kernel_text(file):
+        return parse(read_source(file))
+    from cubridge.driver.lift_source import lift_source
+
+    return lift_source(file, options.dtype, options.head_dim, None).kernel
+
+
+def _two_kernels(options: Namespace) -> list[Kernel]:
+    """A kernel text beside CuIR is read in the form of that."""
+    from cubridge.driver.kernels import is_kernel_text
+
+    files = (options.left, options.right)
+    read = {file: parse(read_source(file)) for file in files if not is_kernel_text(file)}
+    options.dtype, options.head_dim = _form(options, *read.values())
+    return [read[file] if file in read else _kernel(file, options) for file in files]
+
+
+def _form(options: Namespace, *kernels: Kernel) -> tuple[str, int]:
+    """Element type and head dim: as asked for, else those of the first kernel, else bf16 and 128."""
+    from cubridge.driver.verify import dtype_of
+    from cubridge.ir.tile_shape import head_dim
+
+    first = kernels[0] if kernels else None
+    return (
+        options.dtype or (dtype_of(first) if first else "bf16"),
+        options.head_dim or (head_dim(first) if first else 128),
+    )
 
 
 def _say(options: Namespace) -> Callable[[str], None]:

@@ -59,6 +59,14 @@ def read_record(folder: Path) -> Recorded:
     return recorded
 
 
+def claimed_reference(file: Path) -> TracedReference | None:
+    """What target.cuir in a folder of `cuirc adapt` claims to compute, by the report beside it; None for any other file.
+    Errors: as `open_folder`."""
+    if file.name != "target.cuir" or not (file.parent / "report.json").is_file():
+        return None
+    return _read_again(file.parent, read_record(file.parent), None)
+
+
 def open_folder(folder: Path, live: Reference | None = None) -> Adapted:
     """The adaptation as its files say it: kernel.cu is lifted again, and must say what target.cuir says. `live`: the callable
     that was adapted, where it was one. Errors: OSError; CU842; CU843 where text and CuIR disagree; what reading its parts

@@ -11,8 +11,9 @@ from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.backend.launch.device import KernelText
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.contract import Instantiation
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.source import SourceFile, Span
+from cubridge.ir.source_map import SOURCE_REGIONS
 from cubridge.ir.types import DTYPES
 
 FOLDER: Final = KERNELS_DIR
@@ -34,6 +35,11 @@ class ChosenKernel:
     def instantiation(self, dtype: str, head_dim: int) -> Instantiation:
         """The first form listed. Errors: CU809 for a dtype or head dim that the kernel does not have."""
         return listed_instantiations(self.text.contract, DTYPES[dtype], head_dim)[0]
+
+
+def is_kernel_text(name: str) -> bool:
+    """Does `name` stand for CUDA text, and not for CuIR."""
+    return name in PACKAGED or name.endswith(".cu")
 
 
 def choose_kernel(kernel: str) -> ChosenKernel:
@@ -60,9 +66,24 @@ def _packaged_contract(source: SourceFile) -> Path:
     for name in PACKAGED:
         if f'"common/tile_{name}.cuh"' in source.text:
             return FOLDER / name / "attention_forward.toml"
+    raise CuError(_outside_the_dialect(source))
+
+
+def _outside_the_dialect(source: SourceFile) -> Diagnostic:
+    """All that a text lacks to be read by rules, at once."""
     contract = Path(source.name).with_suffix(".toml").name
-    message = f"no launch contract: {contract} is not beside the text, and it includes no packaged headers"
-    raise CuError(Diagnostic("CU841", message, _start(source), help="write one as docs/kernels.md says"))
+    marked = [name for name in SOURCE_REGIONS if f"@region {name}" in source.text]
+    unmarked = [name for name in SOURCE_REGIONS if name not in marked]
+    lacks = [
+        f"a launch contract beside it, {contract}",
+        "the packaged headers, `common/tile_sm80.cuh` or `common/tile_sm90a.cuh`",
+    ]
+    if unmarked:
+        lacks.append(f"region markers, `// @region NAME`, of {', '.join(unmarked)}")
+    message = "no launch contract: this is CUDA text outside the dialect that kernels are written in here"
+    notes = tuple(Note(f"it lacks {what}") for what in lacks)
+    help = "docs/kernels.md shows how a kernel is written, or made, to be read"
+    return Diagnostic("CU841", message, _start(source), notes, help)
 
 
 def _start(source: SourceFile) -> Span:

@@ -80,6 +80,13 @@ class Report:
         tested = [p.name for p in unproved(self.parts)]
         return f"proved but for {', '.join(tested)}" if tested else "proved"
 
+    def __str__(self) -> str:
+        return summary(self)
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks."""
+        return to_markdown(self)
+
     def to_json(self) -> dict[str, object]:
         return {**asdict(self), "verdict": str(self.verdict), "accepted": self.accepted, "basis": self.basis}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.engine.threads import one_thread
-from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Tile
 from cubridge.ir.spec import Shape
 from cubridge.ir.tile_shape import head_dim
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from cubridge.ir.nodes import Kernel
     from cubridge.judge.findings import CaseResult
     from cubridge.judge.problem import Problem
+
+
+WRONG_VALUES: Final = frozenset({"CU844", "CU317"})
+"""Codes of kernels that are well-formed and compute something else."""
 
 
 def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
@@ -98,6 +102,9 @@ def _not_computed(known: Attention, shape: str, inputs: str) -> str:
 
 
 def dtype_of(kernel: Kernel) -> str:
-    """Of the tiles in shared memory, as the command line names it."""
+    """Of the tiles in shared memory, as the command line names it. Errors: CU209 where none is of such a type."""
     tiles = {f.type.dtype for f in kernel.shared if isinstance(f.type, Tile)}
-    return next(name for name, dtype in DTYPES.items() if dtype in tiles)
+    found = next((name for name, dtype in DTYPES.items() if dtype in tiles), None)
+    if found is None:
+        raise CuError(Diagnostic("CU209", f"no tile in shared memory is {' or '.join(DTYPES)}", kernel.span))
+    return found

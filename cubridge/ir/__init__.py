@@ -3,3 +3,5 @@ cubridge.
 
 Enters: text. Leaves: nodes, which are frozen and equal by structure; diagnostics.
 Open first: `nodes.py`, then `cuir.lark`."""
+
+from cubridge.ir import printer as printer  # gives kernels their text

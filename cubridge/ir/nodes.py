@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import singledispatch
 from typing import ClassVar, Final
 
 from cubridge.ir.operations import Effect, Order
@@ -583,6 +584,10 @@ class Kernel(Node):
     schedule: Function
     body: tuple[Stmt, ...]
 
+    def __str__(self) -> str:
+        """Its CuIR text."""
+        return text_of(self)
+
     def region(self, name: str) -> Function:
         return next(r for r in self.regions if r.name == name)
 
@@ -592,6 +597,12 @@ class Kernel(Node):
     @property
     def constant_values(self) -> dict[str, int | float]:
         return {c.name: c.value for c in self.constants}
+
+
+@singledispatch
+def text_of(node: object) -> str:
+    """The text of a node: `printer.py`, which stands above the nodes, says what it is."""
+    return repr(node)
 
 
 CUIR_VERSION: Final = 1

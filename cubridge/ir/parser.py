@@ -33,9 +33,10 @@ _HELP: Final = {
 }
 
 
-def parse(file: SourceFile) -> Kernel:
-    """The kernel of a CuIR text.
+def parse(source: str | SourceFile, name: str = "<kernel>") -> Kernel:
+    """The kernel of a CuIR text; `name` stands for that of its file where `source` is none.
     Errors: CU101 syntax, CU102 version, CU103 a word that CuIR does not have; the first one found."""
+    file = source if isinstance(source, SourceFile) else SourceFile.from_text(name, source)
     return Builder(file).kernel(_tree(file, "kernel"))
 
 

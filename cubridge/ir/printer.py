@@ -34,6 +34,7 @@ from cubridge.ir.nodes import (
     RegisterTile,
     Stmt,
     Unary,
+    text_of,
 )
 from cubridge.ir.vocabulary import (
     ATOM,
@@ -49,6 +50,7 @@ from cubridge.ir.vocabulary import (
 _INDENT = "    "
 
 
+@text_of.register
 def to_text(kernel: Kernel) -> str:
     """The text of a kernel, ending in a newline."""
     return "\n\n".join(_parts(kernel)) + "\n"
