@@ -60,14 +60,14 @@ class State:
     def read(self) -> dict[tuple[str, str, int, int], Outcome]:
         """A last line that was being written when the run broke off is dropped. Errors: CU720."""
         lines = self.path.read_text(encoding="utf-8").split("\n") if self.path.exists() else [""]
-        whole = [line for line in lines[:-1] if line]
-        if not whole:
+        complete = [line for line in lines[:-1] if line]
+        if not complete:
             self._write([json.dumps({"suite": self.digest})])
             return {}
-        if len(whole) < len(lines) - 1 or lines[-1]:
-            self._write(whole)
+        if len(complete) < len(lines) - 1 or lines[-1]:
+            self._write(complete)
         try:
-            head, *entries = (json.loads(line) for line in whole)
+            head, *entries = (json.loads(line) for line in complete)
             if head != {"suite": self.digest}:
                 message = f"{self.path} is the state of another suite, or of this one before it was changed"
                 raise CuError(Diagnostic("CU720", message, help="give another folder with -o"))

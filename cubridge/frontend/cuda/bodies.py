@@ -30,10 +30,10 @@ from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
     Failed,
     Names,
+    Opaque,
     Poisoned,
     Reference,
     Scalar,
-    Thing,
     Value,
     View,
     refusal,
@@ -112,7 +112,7 @@ class Bodies(Statements):
                 value = convert(value, self.dtype(kind, parameter.span), place)
                 if in_locals or parameter.name in assigned or has_effect(value.expr):
                     value = self.local(parameter.name, value, place)
-            elif isinstance(value, Thing | View):
+            elif isinstance(value, Opaque | View):
                 value = Reference(value)
             if kind.reference or kind.dims:
                 callee.by_place.add(parameter.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from cubridge.frontend.cuda.values import Address, Thing, Value, View
+from cubridge.frontend.cuda.values import Address, Opaque, Value, View
 from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.nodes import (
     REGIONS,
@@ -81,7 +81,7 @@ def roots(expr: Expr) -> frozenset[Expr]:
 def moves(value: Value, touched: frozenset[Expr]) -> bool:
     """Does a name for an object now stand for another one, because what subscripts it was written?"""
     match value:
-        case Thing(made) | View(made):
+        case Opaque(made) | View(made):
             return any(reads(x, touched) for x in _subscripts(made))
         case Address(of):
             return moves(of, touched)

@@ -37,9 +37,9 @@ from cubridge.frontend.cuda.values import (
     Fragment,
     Kind,
     Names,
+    Opaque,
     Scalar,
     Scope,
-    Thing,
     Value,
     refusal,
 )
@@ -133,7 +133,7 @@ class KernelLifter(Bodies):
         if lemma is None or kind not in ("ring", "registers"):
             raise refusal(f"a local of type `{declared.type}` has no CuIR meaning", place)
         made = Name(self.names.fresh(declared.name), span=place)
-        self.names.values[declared.name] = Thing(made, declared.type)
+        self.names.values[declared.name] = Opaque(made, declared.type)
         if kind == "ring":
             slots = self.scalar(declared.type.args[0]).expr
             self.emit(Assign(made, Call("Ring", (slots,), span=place), span=place))

@@ -25,13 +25,13 @@ from cubridge.frontend.cuda.values import (
     Kind,
     LaneIndex,
     Names,
+    Opaque,
     Plumbing,
     Pointer,
     Poisoned,
     Reference,
     Scalar,
     Scope,
-    Thing,
     Value,
     View,
     describe,
@@ -86,7 +86,7 @@ class Places(ABC):
         match value:
             case Scalar():
                 return value
-            case Thing(made, kind) if kind.name in SCALAR_TYPES and not kind.dims:
+            case Opaque(made, kind) if kind.name in SCALAR_TYPES and not kind.dims:
                 return Scalar(made, SCALAR_TYPES[kind.name])
             case LaneIndex(axis):
                 what = _AXIS_NAMES[axis]
@@ -102,7 +102,7 @@ class Places(ABC):
     def as_expr(self, value: Value, span: Span) -> Expr:
         """What an operation or a region takes as an argument."""
         match value:
-            case Scalar(made) | Thing(made) | View(made):
+            case Scalar(made) | Opaque(made) | View(made):
                 return made
             case Fragment(made, taken=taken) if not taken:
                 return made
@@ -197,7 +197,7 @@ class Places(ABC):
                 return values[name]
             case Fields():
                 raise refusal(f"`{name}` is read before it is written", place)
-            case Thing(made, kind) if not kind.dims:
+            case Opaque(made, kind) if not kind.dims:
                 return self._thing_member(made, kind, name, span)
             case _:
                 raise refusal(f"{describe(owner)} has no field `{name}` here", place)
@@ -220,7 +220,7 @@ class Places(ABC):
             case TensorAddress() | CapturedAddress() | CounterAddress():
                 return Pointer(param, made, declared.type)
             case MapOfTensor():
-                return Thing(made, declared.type)
+                return Opaque(made, declared.type)
             case TensorStride():
                 return Plumbing(param)
 
@@ -231,7 +231,7 @@ class Places(ABC):
             raise refusal(f"the struct has no field `{name}`", place)
         made = Attr(Scope(kind).expr, name, span=place)
         if kind is Kind.SHARED:
-            return Thing(made, self.resolve(declared.type))
+            return Opaque(made, self.resolve(declared.type))
         dtype = self.dtype(declared.type, span)
         dims = self.axes(declared.type, span)
         return Fragment(made, dtype, dims) if dims else Scalar(made, dtype)
@@ -249,9 +249,9 @@ class Places(ABC):
                 axis = self._lane(index, dims[0])
                 rest, taken = dims[1:], taken | {axis}
                 return Fragment(made, dtype, rest, taken) if rest else Scalar(replace(made, span=place), dtype, taken)
-            case Thing(made, kind) if kind.dims:
+            case Opaque(made, kind) if kind.dims:
                 at = self.scalar(index).expr
-                return Thing(Index(made, (at,), span=place), replace(kind, dims=kind.dims[1:]))
+                return Opaque(Index(made, (at,), span=place), replace(kind, dims=kind.dims[1:]))
             case Pointer(param, made, offset=None) if isinstance(param.value, CapturedAddress):
                 at = self.scalar(index)
                 indices = captured_indices(param.value, at, place)

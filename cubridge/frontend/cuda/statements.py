@@ -40,11 +40,11 @@ from cubridge.frontend.cuda.values import (
     Fields,
     LaneIndex,
     Names,
+    Opaque,
     Poisoned,
     Reference,
     Scalar,
     Scope,
-    Thing,
     Value,
     describe,
     refusal,
@@ -241,7 +241,7 @@ class Statements(Calls):
                 self.names.values[declared.name] = Scope(kind)
             case Fields():
                 self.names.values[declared.name] = self._named_fields(value, place)
-            case Thing() | LaneIndex():
+            case Opaque() | LaneIndex():
                 raise refusal(f"a copy of {describe(value)}", place)
             case _:
                 self.names.values[declared.name] = Reference(value)
@@ -344,7 +344,7 @@ class Statements(Calls):
         return instruction, tuple(self.as_expr(v, asm.span) for v in values), axes
 
     def _check_barrier(self, value: Value, place: Span) -> None:
-        lemma = self.context.type_lemma(value.type) if isinstance(value, Thing) and not value.type.dims else None
+        lemma = self.context.type_lemma(value.type) if isinstance(value, Opaque) and not value.type.dims else None
         if lemma is None or lemma.means != "barrier":
             raise refusal(f"{describe(value)} in place of a barrier", place)
 

@@ -84,7 +84,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class Opaque:
     """An object that only helpers and operations touch: a shared tile, a barrier, a ring, a probability tile. `dims` are array
     extents still to subscript."""
 
@@ -158,7 +158,7 @@ Value = (
     | LaneIndex
     | Fragment
     | Scope
-    | Thing
+    | Opaque
     | Pointer
     | Plumbing
     | View
@@ -181,7 +181,7 @@ def describe(value: Value) -> str:
             return f"a register tile with {len(dims)} free subscripts"
         case Scope(kind):
             return f"the struct `{SCOPE_NAMES[kind]}`"
-        case Thing(type=kind):
+        case Opaque(type=kind):
             return f"an object of type `{kind}`"
         case Pointer(param=param) | Plumbing(param=param):
             return f"the parameter `{param.name}`"
