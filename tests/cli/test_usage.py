@@ -50,8 +50,16 @@ def test_the_version() -> None:
     assert cuirc("--version").out.decode() == f"cuirc {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["adapt", "lift", "lower", "verify", "faults"])
+OF_THE_CUIR = "that of the CuIR beside it, else"
+DEFAULTS = {
+    "adapt": ("bf16", str(DEFAULT_SHAPE)),
+    **dict.fromkeys(("lift", "verify", "faults", "opt"), ("bf16", "128; adapt takes D of --shape")),
+    **dict.fromkeys(("lower", "diff"), (f"{OF_THE_CUIR} bf16", f"{OF_THE_CUIR} 128")),
+}
+
+
+@pytest.mark.parametrize("command", DEFAULTS)
 def test_help_states_the_defaults(command: str) -> None:
     said = " ".join(cuirc(command, "--help").out.decode().split())
-    assert "(default: bf16)" in said
-    assert (f"(default: {DEFAULT_SHAPE})" if command == "adapt" else "(default: 128; adapt takes D of --shape") in said
+    for default in DEFAULTS[command]:
+        assert f"(default: {default}" in said
