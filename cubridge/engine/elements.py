@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,14 +33,17 @@ def at_elements(expr: Expr, scope: Mapping[str, Any], dtype: torch.dtype | None 
 
 
 @contextmanager
-def fp64() -> Generator[None]:
-    """Numbers that become tensors, or meet tensors of integers, are fp64 here."""
+def default_dtype(dtype: torch.dtype) -> Generator[None]:
+    """What numbers become here that are made tensors, and integers that meet a float."""
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype(dtype)
     try:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+fp64 = partial(default_dtype, torch.float64)
 
 
 def _clamped(expr: Expr, scope: Mapping[str, Any]) -> Expr:

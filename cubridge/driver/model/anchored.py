@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import For, If, Kernel, Loop, Stmt
+from cubridge.ir.nodes import Kernel, Stmt
 from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile, Span
+from cubridge.ir.walk import blocks
 
 CODE: Final = "CU718"
 _COMMENT: Final = re.compile(r"#\s*(\d{1,6}(?:\s*-\s*\d{1,6})?(?:\s*,\s*\d{1,6}(?:\s*-\s*\d{1,6})?)*)(?!\d)")
@@ -62,13 +63,8 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """All statements of a body, those of inner blocks after the one that opens them."""
     for statement in body:
         yield statement
-        match statement:
-            case If(_, then, orelse):
-                yield from statements((*then, *orelse))
-            case For() | Loop():
-                yield from statements(statement.body)
-            case _:
-                pass
+        for _, inner in blocks(statement):
+            yield from statements(inner)
 
 
 def _runs(line: str) -> tuple[tuple[int, int], ...]:
@@ -90,13 +86,7 @@ def _placed(body: tuple[Stmt, ...], places: Iterator[Span]) -> tuple[Stmt, ...]:
 
 
 def _place(statement: Stmt, span: Span, inner: Iterator[Span]) -> Stmt:
-    match statement:
-        case If(_, then, orelse):
-            return replace(statement, then=_placed(then, inner), orelse=_placed(orelse, inner), span=span)
-        case For() | Loop():
-            return replace(statement, body=_placed(statement.body, inner), span=span)
-        case _:
-            return replace(statement, span=span)
+    return replace(statement, span=span, **{name: _placed(body, inner) for name, body in blocks(statement)})
 
 
 def _fault(message: str, span: Span) -> Diagnostic:

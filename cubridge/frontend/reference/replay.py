@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from cubridge.engine.elements import default_dtype
 from cubridge.frontend.reference.algebra.terms import Term
 from cubridge.frontend.reference.evaluate import CPU, evaluate_number
 from cubridge.frontend.reference.record import Call, Recording
@@ -29,17 +29,6 @@ _HALF_TO_FLOAT: Final = frozenset(("_softmax", "_log_softmax"))
 
 _VIEWS: Final = frozenset((torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default))
 """Recorded where the strides allowed it; nothing is written in place here, so that a copy does where others do not."""
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Generator[None]:
-    """What an integer becomes where it meets a float."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 @dataclass
@@ -96,7 +85,7 @@ class Replay:
             needed.append(call)
             stack += [a for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor)]
         position = {id(call): n for n, call in enumerate(self.recording.calls)}
-        with _default_dtype(torch.float64 if self.wide else torch.get_default_dtype()):
+        with default_dtype(torch.float64 if self.wide else torch.get_default_dtype()):
             for call in sorted({id(c): c for c in needed}.values(), key=lambda c: position[id(c)]):
                 self._run(call)
         return self.values[id(fake)]
