@@ -53,8 +53,10 @@ def host_table(rows: list[HostTime]) -> str:
 
 def _time(case: str, kernel: str, device: Device) -> HostTime:
     reference, extra = CASES[case]
-    adapted = adapt_unchecked(reference, kernel, extra_inputs=lambda shape, _: extra(shape)) if extra else None
-    run = compile_adapted(adapted or adapt_unchecked(reference, kernel), lambda _: device, check=False)
+    adapted = adapt_unchecked(reference, kernel, extra_inputs=(lambda shape, _: extra(shape)) if extra else None)
+    if isinstance(reference, torch.nn.Module):
+        reference.to(device.torch_device)
+    run = compile_adapted(adapted, lambda _: device, check=False)
     given = {n: v.to(device.torch_device) for n, v in extra(SHAPE).items()} if extra else {}
     sides = ((SHAPE.Hq, SHAPE.Lq), (SHAPE.Hk, SHAPE.Lk), (SHAPE.Hk, SHAPE.Lk))
     q, k, v = (torch.randn(1, h, n, SHAPE.D, device=device.torch_device).bfloat16() for h, n in sides)
@@ -104,11 +106,21 @@ def _documents(q: Tensor, k: Tensor, v: Tensor, doc: Tensor) -> Tensor:
     return _softmax(_scores(q, k).masked_fill(~same[:, None], -torch.inf), v)
 
 
+class _Learned(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(SHAPE.Lk), requires_grad=False)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _softmax(_scores(q, k) + self.bias[torch.arange(k.shape[2], device=q.device) % SHAPE.Lk], v)
+
+
 CASES: Final[Mapping[str, tuple[Callable[..., Tensor], Callable[[Shape], dict[str, Tensor]] | None]]] = (
     MappingProxyType(
         {
             "full": (_full, None),
             "slopes, as they are": (_alibi, lambda s: {"slopes": torch.linspace(0.1, 0.5, s.Hq)}),
+            "a parameter": (_Learned(), lambda _: {}),
             "document ids, int64": (_documents, lambda s: {"doc": torch.arange(max(s.Lq, s.Lk)).expand(s.B, -1) // 9}),
         }
     )

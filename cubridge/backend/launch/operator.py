@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -69,6 +69,10 @@ class OperatorPlan:
         """The arguments that a call gives."""
         return tuple(a.name for a in self.arguments if not a.fixed)
 
+    def named(self, inputs: Inputs, values: Values) -> dict[str, object]:
+        """The arguments of a call by their names."""
+        return dict(zip((*self.inputs, *self.free), (*inputs, *values), strict=True))
+
 
 class AttentionOperator:
     """Called like the reference: `operator(q, k, v, ..)` gives `out`, or `(out, lse)` where the reference does.
@@ -102,14 +106,19 @@ class AttentionOperator:
         check_tensors({"q": q, "k": k, "v": v})
         values = bind_extras(self.plan.arguments, rest, kwargs)
         inputs = as_autocast((q, k, v))
-        refuse_gradients(inputs, self.plan, values)
+        state = self.plan.captures.state()
+        if torch.is_grad_enabled():
+            refuse_gradients({**self.plan.named(inputs, values), **state})
         if must_be_dispatched(inputs):
             return self._operator(*inputs, *split_extras(values, self.plan.free))
-        return as_result(self.run(inputs, values))
+        return as_result(self._run(inputs, (*values, *state.values())))
 
     def run(self, inputs: Inputs, values: Values) -> list[Tensor]:
         """What the operator does on real tensors. `values`: the extra arguments, without the fixed ones."""
-        given = (*values, *self.plan.captures.state().values())
+        return self._run(inputs, (*values, *self.plan.captures.state().values()))
+
+    def _run(self, inputs: Inputs, given: Values) -> list[Tensor]:
+        """`given`: the extra arguments, and what the reference keeps."""
         try:
             form = call_form((*inputs, *given), self._align)
         except (RuntimeError, NotImplementedError) as error:
@@ -185,13 +194,9 @@ def as_autocast(inputs: Inputs) -> Inputs:
     return q, k, v
 
 
-def refuse_gradients(inputs: Inputs, plan: OperatorPlan, values: Sequence[object]) -> None:
-    """Errors: CU822 where autograd would record this call. There is no backward, and a detached answer would be a lie."""
-    if not torch.is_grad_enabled():
-        return
-    for name, tensor in zip(("q", "k", "v", *plan.free), (*inputs, *values), strict=True):
-        if isinstance(tensor, Tensor) and tensor.requires_grad:
+def refuse_gradients(values: Mapping[str, object]) -> None:
+    """Errors: CU822 for a tensor of which autograd would record the call. There is no backward, and a detached answer would be a
+    lie."""
+    for name, value in values.items():
+        if isinstance(value, Tensor) and value.requires_grad:
             raise needs_gradient(f"`{name}` requires a gradient")
-    for path, tensor in plan.captures.state().items():
-        if tensor.requires_grad:
-            raise needs_gradient(f"`{path}`, which the reference reads, requires a gradient")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from cubridge.frontend.reference.quiet import off_stdout, uncompiled
 from cubridge.frontend.reference.record import first_line
 from cubridge.frontend.reference.refusal import fail
 from cubridge.frontend.reference.requirements import requirements
+from cubridge.frontend.reference.state import StateTensor
 from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
 from cubridge.ir.nodes import Expr
@@ -44,11 +46,15 @@ class Traced:
         """The arguments besides q, k, v at a shape. Errors: CU473."""
         return call_extra_inputs(self.reference, shape)
 
-    def state(self) -> dict[str, Tensor]:
-        """The tensors that a call reads besides its arguments, by their paths: parameters, buffers, variables. Errors: CU490."""
+    @cached_property
+    def kept(self) -> tuple[StateTensor, ...]:
+        """Where the tensors lie that a call reads besides its arguments: parameters, buffers, variables."""
         recording = self.assembled.lifter.recording
-        states = [*(r.state for r in recording.reals if r.state is not None), *(n.source for n in recording.numbers)]
-        return {s.path: s.tensor() for s in states}
+        return (*(r.state for r in recording.reals if r.state is not None), *(n.source for n in recording.numbers))
+
+    def state(self) -> dict[str, Tensor]:
+        """What lies there now, by path. Errors: CU490."""
+        return {s.path: s.tensor() for s in self.kept}
 
     def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
         """The spec's captures for one launch, on the CPU. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
