@@ -20,6 +20,7 @@ from bench.peers import Setting, eager, flex, sdpa
 from bench.table import render
 from bench.variants import VARIANTS
 from cubridge.backend.gpu.timing import Clock, Timing, cuda_clock, interleave
+from cubridge.backend.launch.captured import on_device
 from cubridge.backend.launch.device import Device, KernelText
 from cubridge.backend.launch.runtime import Launcher
 from cubridge.ir.spec import Shape
@@ -103,7 +104,7 @@ def _ours(item: Built, kernel: str, device: Device, setting: Setting) -> Works:
     if text is None:
         raise RuntimeError("; ".join(f for f in item.faults if f" {kernel}: " in f) or "not built")
     launcher = Launcher(device, text, item.preconditions, say=lambda _: None)
-    captures = cast("Mapping[str, CaptureValue]", _on_device(item.captures, device.torch_device))
+    captures = on_device(cast("Mapping[str, CaptureValue]", item.captures), device.torch_device)
     return {kernel: lambda: launcher(setting.q, setting.k, setting.v, captures)}
 
 

@@ -78,6 +78,11 @@ class NoCaptures:
         return ()
 
 
+def on_device(values: Mapping[str, CaptureValue], device: torch.device) -> dict[str, CaptureValue]:
+    """Captures as a launch on `device` reads them without a copy: numbers, which host formulas read, stay on the host."""
+    return {n: v.to(device) if isinstance(v, torch.Tensor) and v.dim() else v for n, v in values.items()}
+
+
 def numbers_read(values: Mapping[str, CaptureValue]) -> dict[str, CaptureValue]:
     """With tensors without axes as the numbers that host formulas read. Errors: CU824 for one that only the device can read,
     and for integers that a kernel of 32 bits may not hold."""

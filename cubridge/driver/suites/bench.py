@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.gpu.timing import Clock, Timing, cuda_clock, interleave
+from cubridge.backend.launch.captured import on_device
 from cubridge.backend.launch.runtime import Launcher
 from cubridge.driver.folder import open_folder
 from cubridge.driver.suites.peers import PEERS, Inputs, flex, flops, sdpa
@@ -90,11 +91,12 @@ def bench(
         torch.randn(shape.B, h, n, shape.D, generator=generator).to(device.torch_device, HALF[dtype]) for h, n in sides
     )
     extra = _on_device(attention.extra(shape), device)
-    captures = _on_device(attention.captures(shape, extra, {"q": q, "k": k, "v": v}), device)
-    inputs = Inputs(q, k, v, captures)  # pyright: ignore[reportArgumentType]
+    captures = attention.captures(shape, extra, {"q": q, "k": k, "v": v})
+    inputs = Inputs(q, k, v, _on_device(captures, device))  # pyright: ignore[reportArgumentType]
+    given = on_device(captures, device.torch_device)
     launcher = Launcher(device, text, attention.spec.preconditions)
-    launcher(q, k, v, inputs.captures)  # a kernel that cannot run here says so, and not as one of the candidates
-    candidates: dict[str, Callable[[], object]] = {"cubridge": lambda: launcher(q, k, v, inputs.captures)}
+    launcher(q, k, v, given)  # a kernel that cannot run here says so, and not as one of the candidates
+    candidates: dict[str, Callable[[], object]] = {"cubridge": lambda: launcher(q, k, v, given)}
     if "eager" in peers:
         candidates["eager"] = lambda: attention.half(q, k, v, extra)
     if "sdpa" in peers:

@@ -206,7 +206,7 @@ class CaptureValues:
             if name in lifter.constants:
                 return written[id(lifter.constants[name])].now(self.device)
             given = self.inputs[name]
-            return given if isinstance(given, Tensor) else torch.full((), given, device=self.device)
+            return given.to(self.device) if isinstance(given, Tensor) else torch.full((), given, device=self.device)
 
         return tensor
 

@@ -59,7 +59,7 @@ class Replay:
         for name, fake in recording.inputs.items():
             given = inputs.get(name)
             if isinstance(given, Tensor):
-                replay.values[id(fake)] = replay.widened(given)
+                replay.values[id(fake)] = replay.widened(given.to(device))
         for real in recording.reals:
             replay.values[id(real.fake)] = replay.widened(real.now(device))
         for call in recording.calls:
