@@ -25,7 +25,7 @@ from cubridge.backend.ptx.program import (
 )  # fmt: skip
 from cubridge.backend.ptx.table import Row, Table, Token
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.source import NOWHERE, SourceFile, Span
+from cubridge.ir.source import SourceFile, Span
 
 _HINTS: Final = re.compile(r"\.(?:uni|L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)")
 """Modifiers that change neither a value nor an order."""
@@ -85,11 +85,11 @@ class _MismatchError(Exception):
     """An operand that its row does not take."""
 
 
-def encode(program: Program, table: Table, places: Mapping[int, Span]) -> tuple[list[Encoded], Constants]:
-    """Errors: CU839 for an instruction without a row; CU838 for operands that its row does not take; both at the CUDA line of
-    `places` where there is one."""
+def encode(program: Program, table: Table, files: Mapping[str, SourceFile]) -> tuple[list[Encoded], Constants]:
+    """Errors: CU839 for an instruction without a row; CU838 for operands that its row does not take; both at the CUDA line in
+    `files` where there is one."""
     constants = Constants(list(program.registers))
-    encoder = _Encoder(program, table, constants, places)
+    encoder = _Encoder(program, table, constants, files)
     return [encoder.instruction(pc, found) for pc, found in enumerate(program.code)], constants
 
 
@@ -110,7 +110,7 @@ class _Encoder:
     program: Program
     table: Table
     constants: Constants
-    places: Mapping[int, Span]
+    files: Mapping[str, SourceFile]
 
     def instruction(self, pc: int, found: Instruction) -> Encoded:
         name = row_name(found)
@@ -216,11 +216,10 @@ class _Encoder:
         return offset | _DATA_WINDOW if space in (Space.GLOBAL, Space.CONST) else offset
 
     def _fail(self, pc: int, code: str, message: str) -> NoReturn:
-        span = self.places.get(pc, NOWHERE)
-        ptx = self.program.span(pc)
-        if span is NOWHERE:
+        chain, ptx = cuda_chain(self.program, pc, self.files), self.program.span(pc)
+        if not chain:
             raise CuError(Diagnostic(code, message, ptx))
-        raise CuError(Diagnostic(code, message, span, (Note("the instruction", ptx),)))
+        raise CuError(Diagnostic(code, message, chain[0], (Note("the instruction", ptx),)))
 
 
 def _wanted_results(row: Row, operands: list[Operand]) -> tuple[tuple[Token, ...], list[Operand]]:
@@ -245,11 +244,6 @@ def _parts(token: Token, operand: Operand) -> tuple[Scalar, ...]:
     if len(parts) != token.count:
         raise _MismatchError(f"has {len(parts)} values in a group where its row takes {token.count}")
     return parts
-
-
-def cuda_places(program: Program, files: Mapping[str, SourceFile]) -> dict[int, Span]:
-    """The CUDA line of each instruction, innermost, where its file is among `files`."""
-    return {pc: chain[0] for pc in range(len(program.code)) if (chain := cuda_chain(program, pc, files))}
 
 
 def cuda_chain(program: Program, pc: int, files: Mapping[str, SourceFile]) -> tuple[Span, ...]:

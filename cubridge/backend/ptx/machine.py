@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from cubridge.backend.ptx.encode import Constants, Encoded, cuda_chain, cuda_places, encode
+from cubridge.backend.ptx.encode import Constants, Encoded, cuda_chain, encode
 from cubridge.backend.ptx.library import (
     CConstant,
     CInstruction,
@@ -106,7 +106,7 @@ class Machine:
         self.program = program
         self.files = files
         table = load_table()
-        encoded, constants = encode(program, table, cuda_places(program, files))
+        encoded, constants = encode(program, table, files)
         self._handle = _load(program, encoded, constants)
         self._free = weakref.finalize(self, library().ptx_free, self._handle)
 

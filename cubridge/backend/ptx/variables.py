@@ -19,7 +19,7 @@ _VARIABLE: Final = re.compile(
     r"\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?([\w$%]+)((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
     re.DOTALL,
 )
-_MOST_REGISTERS: Final = 1 << 20
+_MOST_REGISTERS: Final = 1 << 17
 _MOST_BYTES: Final = 1 << 28
 
 

@@ -22,10 +22,10 @@ __device__ u32 at(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 
 @cache
-def machine(text: str, arch: str = "compute_90a") -> Machine:
+def machine(text: str) -> Machine:
     source = SourceFile.from_text("kernel.cu", HEAD + text)
     output = run_nvrtc(
-        "kernel.cu", source, {}, (f"--gpu-architecture={arch}", "--std=c++17", "-lineinfo", "--no-cache")
+        "kernel.cu", source, {}, ("--gpu-architecture=compute_90a", "--std=c++17", "-lineinfo", "--no-cache")
     )
     assert output.ptx.strip("\0 \n"), output.log
     ptx = SourceFile.from_text("kernel.ptx", output.ptx.rstrip("\0"))
@@ -50,9 +50,7 @@ def bytes_of(t: Tensor) -> bytes:
     return bytes(t.contiguous().view(torch.uint8).flatten().tolist())
 
 
-def run(
-    text: str, given: Given, schedules: tuple[Schedule, ...] = tuple(Schedule), arch: str = "compute_90a"
-) -> Tensor:
+def run(text: str, given: Given, schedules: tuple[Schedule, ...] = tuple(Schedule), seconds: float = 10.0) -> Tensor:
     """The output, which every schedule must agree on."""
     last = len(given.tensors) - 1
     tensors = tuple(
@@ -64,10 +62,10 @@ def run(
     pointers = tuple((start + 8 * n, n) for n in range(len(tensors)))
     grid = Grid((given.blocks, 1, 1), (given.threads, 1, 1), given.shared, given.cluster)
     params = bytes(max(start + 8 * len(tensors), 1))
-    loaded = machine(text, arch)
+    loaded = machine(text)
     size = loaded.program.param_bytes
     launch = PtxLaunch(grid, params.ljust(size, b"\0"), tensors, pointers, maps)
-    outputs = [loaded.run(launch, schedule, 10.0)[0] for schedule in schedules]
+    outputs = [loaded.run(launch, schedule, seconds)[0] for schedule in schedules]
     assert all(o == outputs[0] for o in outputs)
     return torch.frombuffer(bytearray(outputs[0]), dtype=given.tensors[last].dtype).view(given.tensors[last].shape)
 
@@ -87,12 +85,12 @@ def _map(number: int, described: tuple[int, tuple[int, int], int], given: Given)
     )
 
 
-def fault(text: str, given: Given, arch: str = "compute_90a") -> Diagnostic:
+def fault(text: str, given: Given) -> Diagnostic:
     """What every schedule has against a kernel; the first one's words."""
     found: list[Diagnostic] = []
     for schedule in Schedule:
         try:
-            run(text, given, (schedule,), arch)
+            run(text, given, (schedule,))
         except CuError as error:
             found.append(error.diagnostics[0])
     assert len(found) == len(Schedule), f"{len(found)} of {len(Schedule)} schedules notice"

@@ -23,7 +23,7 @@ FEW, MANY = (
 def diagnostic_of(text: KernelText, captures: dict[str, Tensor] | None = None) -> Diagnostic:
     inputs = random_inputs((1, 2, 1, 130, 200, 64))
     with pytest.raises(CuError) as caught:
-        launcher(text, timeout_s=5.0)(*inputs, captures or {}, lse=True)
+        launcher(text, timeout_s=3.0)(*inputs, captures or {}, lse=True)
     return caught.value.diagnostics[0]
 
 

@@ -235,7 +235,7 @@ def test_a_barrier_that_nobody_completes() -> None:
 def test_wild_kernels(statement: str, code: str, message: str) -> None:
     text = f"G(const float* x, float* y) {{ const int t = threadIdx.x; {statement} }}"
     with pytest.raises(CuError) as caught:
-        run(text, Given((numbers(32), torch.empty(32)), threads=32))
+        run(text, Given((numbers(32), torch.empty(32)), threads=32), seconds=0.5)
     assert caught.value.diagnostics[0].code == code and message in caught.value.diagnostics[0].message
 
 

@@ -58,6 +58,11 @@ const char* ptx_row(s32 index, s32 field) {
     return (field == 0 ? row.name : field == 1 ? row.operands : row.meaning).c_str();
 }
 
+static const Row* end_row() {
+    const auto& rows = all_rows();
+    return &*std::find_if(rows.begin(), rows.end(), [](const Row& row) { return row.name == "exit"; });
+}
+
 Program* ptx_load(const PtxProgram* given) {
     auto* p = new Program();
     p->operands.assign(given->operands, given->operands + given->operand_count);
@@ -72,6 +77,7 @@ Program* ptx_load(const PtxProgram* given) {
         const PtxInstruction& i = given->code[x];
         p->code.push_back({&all_rows()[i.row], i.guard, i.negated, i.target, p->operands.data() + i.first, i.results, i.count});
     }
+    p->code.push_back({end_row(), -1, 0, -1, p->operands.data(), 0, 0});  // whoever runs past the text ends
     p->predicates = given->predicates;
     p->shared_bytes = (u32)given->shared_bytes;
     p->local_bytes = (u32)given->local_bytes;

@@ -16,6 +16,7 @@ Stamp stamp_of(Step& s, int lane, int pc) {
 
 Stamp stamp_of_agent(Machine& m, Cluster& c, int agent, u32 epoch, int pc) {
     const u32 number = (u32)m.events.size();
+    if (number >= MAX_EVENTS) throw Fault{FaultKind::time, "the run has more accesses than can be told apart", pc};
     m.events.push_back({epoch, pc, c.serial, (u16)agent});
     return number << LANE_BITS | MANY_LANES;
 }

@@ -111,7 +111,7 @@ static Next load_range(Step& s) {
         const u32 bytes = s.in<u32>(2)[l];
         const u64 from = s.address(1, l);
         const u32 address = (u32)s.address(0, l);
-        if (bytes % 16 || from % 16 || address % 16) s.misuse("a bulk copy is not aligned to 16 bytes");
+        if (!bytes || bytes % 16 || from % 16 || address % 16) s.misuse("a bulk copy is not of whole chunks of 16 bytes");
         Tensor& t = tensor_at(s, from, bytes, "read", false);
         if (read_global(s, t, from - t.base, bytes, l)) s.race("a bulk copy reads global memory that nothing has written");
         const u8* data = &t.bytes[from - t.base];
@@ -181,7 +181,7 @@ static Next store_range(Step& s) {
     each_lane(s.mask, [&](int l) {
         const u32 bytes = s.in<u32>(2)[l], address = (u32)s.address(1, l);
         const u64 to = s.address(0, l);
-        if (bytes % 16 || to % 16 || address % 16) s.misuse("a bulk copy is not aligned to 16 bytes");
+        if (!bytes || bytes % 16 || to % 16 || address % 16) s.misuse("a bulk copy is not of whole chunks of 16 bytes");
         const Place from = shared_place(s, address, bytes, "read");
         start_reading(s, from, bytes, l);
         put(s, s.i.row->b, to, &shadow_at(s, from.rank).bytes[from.at], bytes, l);

@@ -12,11 +12,24 @@ static void check_tensors_at_end(const Machine& m) {
     }
 }
 
+constexpr u32 MOST_SHARED = 227 << 10, MOST_LOCAL = 64 << 10;
+constexpr u64 MOST_REGISTER_BYTES = 1ull << 28;
+
 static void check_config(const Machine& m) {
     const Config& g = m.config;
-    if (g.grid[0] % g.cluster) throw Fault{FaultKind::launch, "the grid is no multiple of its clusters"};
-    if (m.warps_of_block() > 32 || m.warps_of_block() * (int)g.cluster > MAX_WARPS)
-        throw Fault{FaultKind::launch, "the block is larger than the emulator supports"};
+    const auto refuse = [](std::string said) { throw Fault{FaultKind::launch, std::move(said)}; };
+    if (!g.cluster || g.grid[0] % g.cluster) refuse("the grid is no multiple of its clusters");
+    const u64 threads = (u64)g.block[0] * g.block[1] * g.block[2];
+    if (threads < 1 || threads > 1024 || m.warps_of_block() * (int)g.cluster > MAX_WARPS) {
+        refuse("the block or its cluster is larger than the emulator supports");
+    }
+    const u64 shared = (u64)m.program.shared_bytes + g.shared_bytes;
+    if (shared > MOST_SHARED)
+        refuse(text("a block needs %llu bytes of shared memory; there are %u", (unsigned long long)shared, MOST_SHARED));
+    if (m.program.local_bytes > MOST_LOCAL)
+        refuse(text("a thread needs %u bytes of local memory; the emulator has %u", m.program.local_bytes, MOST_LOCAL));
+    const u64 registers = (u64)m.program.file_bytes * (u64)m.warps_of_block() * g.cluster;
+    if (registers > MOST_REGISTER_BYTES) refuse("the block needs more registers than the emulator has");
 }
 
 // The clusters of a launch that have begun and not ended.
