@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from cubridge.ir.nodes import Binary, BoolLit, Expr
+from cubridge.ir.nodes import Binary, BoolLit, Expr, IntLit
 from cubridge.ir.spec import AttentionSpec, RowReduction
 from cubridge.ir.walk import free_names
 from cubridge.judge.proof import smt
@@ -95,6 +95,7 @@ class Comparison:
 
         def run() -> bool:
             here = self._device(device, {"x": self._device(self.read.score, {})})
+            self._other(self.spec.score, {})
             sees = Evaluator(self.formulas, {}, device=False).truth(over)
             there = self._other(other, {"m": self.shift}) if sees else ZERO_VALUE
             if not (isinstance(here, Ratio) and isinstance(there, Ratio)):
@@ -187,10 +188,14 @@ class Comparison:
         return _same(self.formulas, self._device(device, names), there)
 
     def _total(self, name: str) -> Ratio:
-        """A row reduction: > 0 if all that it adds up is, and the row sees a key."""
+        """A row reduction: > 0 if all that it adds up is, and it adds up every key that is seen; whole if each part is."""
         reduction = next(r for r in self.spec.rows if r.name == name)
-        positive = reduction.kind == "sum" and reduction.over == self.spec.mask and self._is_positive(reduction.body)
-        return self.formulas.symbol(name, 1 if positive else None)
+        adds_all = self.integers.holds(self.integers.boolean(reduction.over), *self.formulas.given)
+        positive = reduction.kind == "sum" and adds_all and self._is_positive(reduction.body)
+        total = self.formulas.symbol(name, 1 if positive else None)
+        if reduction.kind == "sum" and isinstance(reduction.body, IntLit):
+            self.formulas.whole_numbers.add(name)
+        return total
 
     def _is_positive(self, body: Expr) -> bool:
         cases = self.formulas.cases
@@ -237,7 +242,7 @@ class Comparison:
         self.given.clear()
         try:
             holds = claim()
-            if holds and not all(any(self._follows(n, g) for g in self.given) for n in self.needed):
+            if holds and not all(self._has_value(n) for n in self.needed):
                 raise Unproved("the kernel divides by, or takes the logarithm of, what may be 0")
         except Unproved:
             if not self.formulas.is_impossible():
@@ -245,9 +250,12 @@ class Comparison:
             holds = True
         return holds or self.formulas.is_impossible()
 
-    def _follows(self, needed: Sum, given: Sum) -> bool:
-        factor = needed.over(given)
-        return factor is not None and self.formulas.sign_of(factor) == 1
+    def _has_value(self, needed: Sum) -> bool:
+        """Is a number that the kernel divides by not 0 wherever the reference has a value."""
+        factors = (needed.over(given) for given in self.given)
+        if any(factor is not None and self.formulas.sign_of(factor) == 1 for factor in factors):
+            return True
+        return self.formulas.is_positive(needed)
 
     def _require(self, claim: Callable[[], bool], message: str) -> None:
         if not self._all(claim):

@@ -181,8 +181,8 @@ class Evaluator:
                 return self._converted(operand)
             case "ceil_div" | "floor_div" | "floor_mod", _:
                 return self.formulas.integer(expr)
-            case "i32" | "i64", (operand,) if self.formulas.integers.is_integer(operand):
-                return self.value(operand)
+            case "i32" | "i64", (operand,):
+                return self._truncated(operand)
             case "exp", (operand,):
                 return self._exp(self.value(operand))
             case "log", (operand,):
@@ -218,6 +218,13 @@ class Evaluator:
             if not integers.holds(integers.within(whole, -EXACT_IN_FP32, EXACT_IN_FP32)):
                 raise Unproved(f"`{print_expr(operand)}` may pass 2^24, where floats of 32 bits skip integers")
         return self.value(operand)
+
+    def _truncated(self, operand: Expr) -> Value:
+        """An integer stays what it is; what a cast makes of another number is a function of it."""
+        value = self.value(operand)
+        if self.formulas.integers.is_integer(operand) or (isinstance(value, Ratio) and self.formulas.is_whole(value)):
+            return value
+        return self.formulas.apply("truncated", value) if isinstance(value, Ratio) else NAN
 
     def _exp(self, value: Value) -> Value:
         match value:

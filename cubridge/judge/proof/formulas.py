@@ -103,6 +103,7 @@ class Formulas:
     predicates: list[Claim] = field(default_factory=list[Claim])
     calls: dict[str, list[tuple[tuple[Ratio, ...], Atom]]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     loads: dict[str, list[tuple[tuple[Number, ...], Atom]]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+    whole_numbers: set[str] = field(default_factory=set[str])
     whole: list[tuple[Number, Atom]] = field(default_factory=list[tuple[Number, Atom]])
     logarithms: dict[Atom, Atom] = field(default_factory=lambda: {LN2: Atom("2", 1)})
     roots: dict[Atom, int] = field(default_factory=lambda: {Atom("2", 1): 2})
@@ -317,6 +318,21 @@ class Formulas:
     def is_impossible(self) -> bool:
         """Do the answers of this run contradict each other."""
         return smt.contradict([*_linear_facts(self.sign_facts())], LINEAR_EFFORT)
+
+    def is_positive(self, value: Sum) -> bool:
+        """Do the answers of this run show that a sum is > 0."""
+        facts = self.sign_facts()
+        return all(smt.contradict([*_linear_facts([*facts, (value, sign)])], LINEAR_EFFORT) for sign in (-1, 0))
+
+    def is_whole(self, value: Ratio) -> bool:
+        """Is a number surely an integer."""
+        terms = value.top.terms.items() if value.bottom == ONE else ()
+        return bool(terms) and all(
+            c.denominator == 1
+            and p.exponent is None
+            and all(q.denominator == 1 and q > 0 and a.name in self.whole_numbers for a, q in p.powers)
+            for p, c in terms
+        )
 
     def sign_facts(self) -> list[tuple[Sum, int]]:
         """The answers about signs of this run."""

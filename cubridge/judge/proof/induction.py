@@ -70,7 +70,7 @@ class _Induction:
     def _value(self, expr: Expr, names: Names) -> Value:
         evaluator = Evaluator(self.formulas, names, device=True)
         value = evaluator.value(expr)
-        if evaluator.guards:
+        if not all(self.formulas.is_positive(guard) for guard in evaluator.guards):
             raise Unproved("the row state divides by, or takes the logarithm of, what may be 0")
         return value
 
@@ -225,9 +225,10 @@ class _Induction:
         value = self._value(body, names)
         if value == ZERO_VALUE:
             return None
-        if not isinstance(value, Ratio) or value.top.single is None or value.top.single[0].exponent is None:
+        exponents = {p.exponent for p in value.top.terms} if isinstance(value, Ratio) else set[Sum | None]()
+        if len(exponents) != 1 or None in exponents:
             raise Unproved("a weight is relative to the reference and no exponential")
-        return value.top.single[0].exponent
+        return exponents.pop()
 
     # ---- claims ----
 

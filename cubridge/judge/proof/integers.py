@@ -37,7 +37,7 @@ _BEYOND: Final = 1024
 
 INDICES: Final = {"i": "Lq", "h": "Hq", "b": "B"}
 COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
-_INT_CALLS: Final = ("ceil_div", "floor_div", "floor_mod", "i32", "i64")
+_INT_CALLS: Final = ("ceil_div", "floor_div", "floor_mod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,8 @@ class Integers:
                 return all(self.is_integer(a) for a in args)
             case Call("where", (_, then, otherwise)):
                 return self.is_integer(then) and self.is_integer(otherwise)
+            case Call("i32" | "i64", (operand,)):
+                return self.is_integer(operand)
             case Call(fn, _):
                 return fn in _INT_CALLS
             case _:
