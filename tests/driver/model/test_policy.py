@@ -67,7 +67,7 @@ def test_the_first_line_of_a_report_says_what_it_rests_on(tmp_path: Path, capsys
     call = ("adapt", str(EXAMPLES / "softcap.py"), "--shape", "1,2,1,150,200,64", "--proposer", f"replay:{tmp_path}")
     assert main([*call, "-o", str(tmp_path / "out"), "--accept", "tested"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first.endswith("proved but for score, weight, rows, finalize, LSE, schedule")
+    assert first.endswith("proved but for score, weight, rows, finalize, LSE")
     assert any(line.startswith("  score: tested, because") for line in lines)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["basis"].startswith("proved but for score")
