@@ -5,6 +5,8 @@ i64 q_row;             // @stride q 2          its stride along an axis, element
 TensorMap k;           // @tensor_map k        a TMA descriptor of the contract
 int len_kv;            // @host Lk             a scalar, CuIR over sizes, macros, scalar captures, SM_COUNT, L2_BYTES
 const float* slope;    // @captured slope[Hq]  a captured tensor; `pad 128` pads its last axis
+const short* tiles;    // @tiles [B] 128 x 64 where p.doc[tile.b, i] == p.doc[tile.b, j]
+                          lists of key tiles: for each batch, 128 rows and keys by 64, which are seen
 int* counters;         // @counters 2          ints that are zero between launches
 """
 
@@ -29,9 +31,10 @@ from cubridge.ir.contract import (
     TensorArgument,
     TensorMapSpec,
     TensorStride,
+    TileListAddress,
 )
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Expr, Node
+from cubridge.ir.nodes import Expr, Node, TileList
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.walk import rewrite
@@ -39,7 +42,8 @@ from cubridge.ir.walk import rewrite
 _STRUCT: Final = re.compile(rb"^[ \t]*struct[ \t]+Params[ \t]*\{[ \t]*(//[^\n]*)?\r?$", re.MULTILINE)
 _FIELD: Final = re.compile(r"^(?:const\s+)?(\w+)\s*(\*?)\s*(\w+)\s*;$")
 _CAPTURED: Final = re.compile(r"^(\w+)\[(.*)\](?:\s+pad\s+(\d+))?$")
-_FORMS: Final = "`@tensor`, `@stride`, `@tensor_map`, `@host`, `@captured` or `@counters`"
+_TILES: Final = re.compile(r"^\[(.*?)\]\s+(.+?)\s+x\s+(.+?)\s+where\s+(.+)$")
+_FORMS: Final = "`@tensor`, `@stride`, `@tensor_map`, `@host`, `@captured`, `@tiles` or `@counters`"
 
 _C_TYPES: Final[dict[str, tuple[CType, ...]]] = {
     "tensor": (CType.HALF_POINTER, CType.FLOAT_POINTER),
@@ -47,6 +51,7 @@ _C_TYPES: Final[dict[str, tuple[CType, ...]]] = {
     "tensor_map": (CType.TENSOR_MAP,),
     "host": (CType.INT, CType.I64, CType.FLOAT),
     "captured": (CType.FLOAT_POINTER, CType.INT_POINTER),
+    "tiles": (CType.SHORT_POINTER,),
     "counters": (CType.INT_POINTER,),
 }
 
@@ -198,6 +203,14 @@ def _captured(a: _Annotation) -> FieldValue:
     return CapturedAddress(match[1], tuple(a.expr(text.strip()) for text in extents), int(match[3] or 1))
 
 
+def _tiles(a: _Annotation) -> FieldValue:
+    match = _TILES.match(a.text)
+    if match is None:
+        _fail("CU453", "`@tiles` takes [AXES] ROWS x KEYS where PREDICATE", a.span)
+    axes = tuple(a.expr(text.strip()) for text in _split(match[1]) if text.strip())
+    return TileListAddress(TileList(a.expr(match[2]), a.expr(match[3]), a.expr(match[4]), axes, span=a.span))
+
+
 def _counters(a: _Annotation) -> FieldValue:
     if not a.text.isdigit() or int(a.text) == 0:
         _fail("CU453", "`@counters` takes how many", a.span)
@@ -210,6 +223,7 @@ _READERS: Final[dict[str, Callable[[_Annotation], FieldValue]]] = {
     "tensor_map": _tensor_map,
     "host": _host,
     "captured": _captured,
+    "tiles": _tiles,
     "counters": _counters,
 }
 

@@ -25,6 +25,7 @@ from cubridge.ir.nodes import (
     SharedValue,
     TensorMap,
     Tile,
+    TileList,
 )
 from cubridge.ir.printer import print_expr
 from cubridge.ir.region_types import TILE_FIELDS, scalar_fields
@@ -235,7 +236,7 @@ class BodyScope:
 
     def _view(self, expr: Expr, name: str, indices: tuple[Expr, ...]) -> Kind:
         kind = _type(self.kernel.params, name)
-        if isinstance(kind, Captured):
+        if isinstance(kind, Captured | TileList):
             return infer(expr, replace(self._scalars(), captured={name: kind}))
         if not isinstance(kind, Global | TensorMap):
             fail("CU201", f"`p.{name}` is no tensor", expr)

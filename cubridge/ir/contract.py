@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import product
 
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import SIZES, Binary, Call, Expr, IntLit, Name
+from cubridge.ir.nodes import SIZES, Binary, Call, Expr, IntLit, Name, TileList
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.types import DType
 
@@ -25,6 +25,7 @@ class CType(StrEnum):
     HALF_POINTER = "half_t*"
     FLOAT_POINTER = "float*"
     INT_POINTER = "int*"
+    SHORT_POINTER = "short*"
     I64 = "i64"
     INT = "int"
     FLOAT = "float"
@@ -39,7 +40,7 @@ class CType(StrEnum):
 
     @property
     def is_pointer(self) -> bool:
-        return self in (CType.HALF_POINTER, CType.FLOAT_POINTER, CType.INT_POINTER)
+        return self in (CType.HALF_POINTER, CType.FLOAT_POINTER, CType.INT_POINTER, CType.SHORT_POINTER)
 
 
 _C_LAYOUT = {
@@ -47,6 +48,7 @@ _C_LAYOUT = {
     CType.HALF_POINTER: (8, 8),
     CType.FLOAT_POINTER: (8, 8),
     CType.INT_POINTER: (8, 8),
+    CType.SHORT_POINTER: (8, 8),
     CType.I64: (8, 8),
     CType.INT: (4, 4),
     CType.FLOAT: (4, 4),
@@ -97,6 +99,15 @@ class CapturedAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class TileListAddress:
+    """`@tiles [AXES] ROWS x KEYS where KEEP`: address of lists of key tiles that are made before the launch, as `TileList` says;
+    entries are of 16 bits. `made`: the kernel of this contract makes them."""
+
+    kind: TileList
+    made: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CounterAddress:
     """`@counters N`: address of N ints that are zero at launch and that the kernel leaves zero. Null where every work tile visits
     equally many key tiles, so that equal shares are best. No two launches that may overlap share them."""
@@ -104,7 +115,14 @@ class CounterAddress:
     count: int
 
 
-FieldValue = TensorAddress | TensorStride | MapOfTensor | HostValue | CapturedAddress | CounterAddress
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Nothing: another kernel reads this field of the same `Params`."""
+
+
+FieldValue = (
+    TensorAddress | TensorStride | MapOfTensor | HostValue | CapturedAddress | TileListAddress | CounterAddress | Unread
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +247,10 @@ class LaunchContract:
     @property
     def captured(self) -> tuple[ParamField, ...]:
         return tuple(f for f in self.params if isinstance(f.value, CapturedAddress))
+
+    @property
+    def tile_lists(self) -> tuple[ParamField, ...]:
+        return tuple(f for f in self.params if isinstance(f.value, TileListAddress))
 
 
 def instantiations(

@@ -193,8 +193,8 @@ def _index(base: Any, indices: list[Any]) -> Value:
         return base[tuple(indices)]
     import torch
 
-    parts = torch.broadcast_tensors(*(torch.as_tensor(x) for x in indices))
-    return base[tuple(p.long() for p in parts)]
+    parts = iter(torch.broadcast_tensors(*(torch.as_tensor(x) for x in indices if is_array(x))))
+    return base[tuple(next(parts).long() if is_array(x) else x for x in indices)]  # a number moves to no device
 
 
 def _power(a: Any, b: Any) -> Any:

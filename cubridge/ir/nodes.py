@@ -171,6 +171,32 @@ class Captured(FieldType):
 
 
 @dataclass(frozen=True, slots=True)
+class TileList(FieldType):
+    """Lists of key tiles of `keys` keys, one list for each `rows` query rows of every batch and head in `axes`, in this order. The
+    launch makes them on the device, before the kernel, from the mask `keep`: a truth over `i`, `j`, `tile.b`, `tile.h`, `tile.hk`,
+    sizes and parameters. A list is [how many tiles, how many of them are masked, tile, tile, ..]: first the tiles that its rows
+    see in part, then those that every row sees whole, each from the right. What no row sees is in no list."""
+
+    rows: Expr
+    keys: Expr
+    keep: Expr
+    axes: tuple[Expr, ...]
+
+    HEAD: ClassVar[int] = 2
+    """Entries before the first tile."""
+    dtype: ClassVar[DType] = DType.I32
+    pad: ClassVar[int] = 1
+
+    @property
+    def extents(self) -> tuple[Expr, ...]:
+        """Lists, and entries of one."""
+        lists: Expr = Call("ceil_div", (Name("Lq"), self.rows))
+        for axis in reversed(self.axes):
+            lists = Binary("*", axis, lists)
+        return lists, Binary("+", Call("ceil_div", (Name("Lk"), self.keys)), IntLit(self.HEAD))
+
+
+@dataclass(frozen=True, slots=True)
 class Counters(FieldType):
     """Integers in global memory for `atomic_add`, zero between launches; `optional`: null where work is dealt statically."""
 

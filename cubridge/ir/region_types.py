@@ -27,6 +27,7 @@ from cubridge.ir.nodes import (
     Row,
     Scalar,
     Stmt,
+    TileList,
 )
 from cubridge.ir.printer import print_expr
 from cubridge.ir.typecheck import BASE_NAMES, BOOL, FLOAT, INT, Scope, fail, infer, is_zero
@@ -95,8 +96,17 @@ def region_scope(kernel: Kernel, name: str) -> Scope:
         fields["keys"] = _key_fields(kernel)
     if name in ("score", "mask"):
         del names["kv_start"], tile["q_start"]
-    captured = {f.name: f.type for f in kernel.params if isinstance(f.type, Captured)}
+    captured = {f.name: f.type for f in kernel.params if isinstance(f.type, Captured | TileList)}
     return Scope(names, fields, captured)
+
+
+def tile_list_scope(kernel: Kernel) -> Scope:
+    """What names stand for in the predicate of a tile list: rows, keys, batch, head, sizes and parameters."""
+    mask = region_scope(kernel, "mask")
+    names = {name: type for name, type in mask.names.items() if name != "s"}
+    tile = {name: type for name, type in TILE_FIELDS.items() if name != "q_start"}
+    captured = {name: type for name, type in mask.captured.items() if isinstance(type, Captured)}
+    return Scope(names, {"p": mask.fields["p"], "tile": tile}, captured)
 
 
 def check_region(kernel: Kernel, region: Function) -> tuple[Diagnostic, ...]:

@@ -26,6 +26,7 @@ from cubridge.ir.nodes import (
     IntLit,
     Name,
     Record,
+    TileList,
     Unary,
 )
 from cubridge.ir.printer import print_expr
@@ -47,7 +48,7 @@ class Scope:
 
     names: Mapping[str, ValueType]
     fields: Mapping[str, Mapping[str, ValueType]] = field(default_factory=dict)
-    captured: Mapping[str, Captured] = field(default_factory=dict)
+    captured: Mapping[str, Captured | TileList] = field(default_factory=dict)
     host: bool = False
     other_call: Callable[[Call], ValueType] | None = None
     """Types calls that are not in the table of functions."""

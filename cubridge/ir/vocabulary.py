@@ -19,6 +19,7 @@ from cubridge.ir.nodes import (
     SharedValue,
     TensorMap,
     Tile,
+    TileList,
 )
 from cubridge.ir.walk import field_names
 
@@ -67,6 +68,7 @@ FIELD_FORMS: Final[dict[str, Form]] = {
         Form(TensorMap, ("dtype",), "shape"),
         Form(Scalar, ("dtype",), None, ("host",)),
         Form(Captured, ("dtype",), "extents", ("pad", "of")),
+        Form(TileList, ("rows", "keys", "keep"), "axes"),
         Form(Counters, ("count",), None, ("optional",)),
         Form(Tile, ("dtype", "rows", "cols"), None, ("slots", "swizzle")),
         Form(SharedValue, ("dtype",)),

@@ -99,7 +99,7 @@ def _fault_at(
     places = choose_places(shape, points.rows, numbers, random)
     chosen = _find(points, work, places)
     tile = points.tiles(chosen, places.i)
-    visits = points.visits(tile, len(places.i))
+    visits = points.visits(tile, places.i)
     if bool((visits.times > 1).any()) or bool(visits.outside.any()):
         return _sequence_fault(points, places, visits)
     return _Comparison(points, spec, captures, places, tile, visits, numbers, random).fault()

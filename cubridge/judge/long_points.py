@@ -35,6 +35,8 @@ _SHAPES: Final = (
 _LONGEST: Final = 1 << 22
 """Longest length that a number in an expression asks for."""
 _FURTHER: Final = 3
+_RUN: Final = 700
+"""Elements of a captured tensor that are the same: several tiles, and not whole ones."""
 QUERY_TILES: Final = 16
 KEY_TILES: Final = 32
 ROWS: Final = 8
@@ -85,8 +87,9 @@ def _parts(spec: AttentionSpec, kernel: Kernel) -> Iterable[Node]:
 
 def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int) -> Captures:
     """A value for every capture. Integers are small in every other problem, and else as large as lengths; those that index
-    something are 0 or 1, those that divide something are positive."""
+    something are 0 or 1, those that divide something are positive. Those of a mask come in runs in half of the problems."""
     indices, divisors = _used_as_index(spec), _used_as_divisor(spec)
+    in_mask = {n.base.id for n in walk(spec.mask) if isinstance(n, Index) and isinstance(n.base, Name)}
     random = Random(seed)
     large = max(shape.Lq, shape.Lk) + 1
     found: dict[str, int | float | MadeUp] = {}
@@ -97,7 +100,8 @@ def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int) -> Captures:
         low = max(low, 1) if capture.name in divisors else low
         if capture.extents:
             extents = tuple(int(evaluate_number(e, shape.sizes())) for e in capture.extents)  # pyright: ignore
-            found[capture.name] = MadeUp(extents, 31 * seed + n, low, high, is_float, is_flag)
+            run = _RUN if seed >= 2 and capture.name in in_mask else 1
+            found[capture.name] = MadeUp(extents, 31 * seed + n, low, high, is_float, is_flag, run=run)
         else:
             number = 0.25 + random.random() if is_float else random.randrange(max(low, 1), high)
             found[capture.name] = bool(number) if is_flag else number

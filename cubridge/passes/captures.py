@@ -30,6 +30,7 @@ from cubridge.ir.nodes import (
     Row,
     Scalar,
     Stmt,
+    TileList,
 )  # fmt: skip
 from cubridge.ir.region_types import TILE_FIELDS
 from cubridge.ir.tile_shape import size_of
@@ -93,7 +94,8 @@ class PlaceCaptured(Pass):
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         placer = _Placer(kernel)
-        for name in _PLACED:
+        walks_lists = any(isinstance(f.type, TileList) for f in kernel.params)
+        for name in (n for n in _PLACED if not (walks_lists and n == "key_sequence")):
             placer.region(name)
         return placer.kernel
 

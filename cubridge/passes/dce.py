@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from cubridge.ir.nodes import TILE_ARGUMENTS, Assign, Attr, Function, If, Kernel, Name, Node, Stmt
+from cubridge.ir.nodes import TILE_ARGUMENTS, Assign, Attr, Function, If, Kernel, Name, Node, Stmt, TileList
 from cubridge.ir.walk import walk
 from cubridge.passes.base import Pass, PassContext
 from cubridge.passes.regions import with_region
@@ -24,6 +24,7 @@ class DropDeadCode(Pass):
             kernel = with_region(kernel, region.name, _live(region), region.result)
         kernel = _without_tile_fields(kernel)
         used = _fields("p", (*kernel.regions, kernel.schedule, *kernel.body))
+        used |= _fields("p", (f for f in kernel.params if f.name in used and isinstance(f.type, TileList)))
         params = tuple(f for f in kernel.params if f.fixed or f.name in used)
         return kernel if params == kernel.params else replace(kernel, params=params)
 

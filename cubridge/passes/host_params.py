@@ -194,7 +194,10 @@ def _is_float(expr: Expr) -> bool:
 def without_unused_hosts(kernel: Kernel, keep: Collection[str] = ()) -> Kernel:
     """The kernel without the computed parameters that nothing reads. Captured values and `keep` stay, for later passes."""
     used = {
-        n.name for part in (*kernel.regions, *kernel.body, kernel.schedule) for n in walk(part) if isinstance(n, Attr)
+        n.name
+        for part in (*kernel.regions, *kernel.body, kernel.schedule, *kernel.params)
+        for n in walk(part)
+        if isinstance(n, Attr)
     }
 
     def stays(field: Field) -> bool:
@@ -227,5 +230,5 @@ def _renamed(kernel: Kernel, old: str, new: str) -> Kernel:
     def change(node: Node) -> Node:
         return replace(node, name=new) if node == param(old) and isinstance(node, Attr) else node
 
-    params = tuple(replace(f, name=new) if f.name == old else f for f in kernel.params)
+    params = tuple(rewrite(replace(f, name=new) if f.name == old else f, change) for f in kernel.params)
     return replace(kernel, params=params, regions=tuple(rewrite(r, change) for r in kernel.regions))

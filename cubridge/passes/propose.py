@@ -18,6 +18,7 @@ from cubridge.passes.captures import BindCaptured, PlaceCaptured
 from cubridge.passes.dce import DropDeadCode
 from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
+from cubridge.passes.list_tiles import ListTiles
 from cubridge.passes.mask import RewriteMask
 from cubridge.passes.normalize import RewriteNormalize
 from cubridge.passes.normalizer import exponentials
@@ -47,6 +48,7 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
         RewriteNormalize(weight, spec.finalize, rows, spec.lse),
         Approximate(),
         InferKvRange(),
+        ListTiles(),
         RowBounds(),
         PlaceCaptured(),
         Hoist(),

@@ -10,6 +10,7 @@ from cubridge.passes.captures import BindCaptured, PlaceCaptured
 from cubridge.passes.dce import DropDeadCode
 from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
+from cubridge.passes.list_tiles import ListTiles
 from cubridge.passes.mask import RewriteMask
 from cubridge.passes.normalize import RewriteNormalize
 from cubridge.passes.row_bounds import RowBounds
@@ -29,6 +30,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         Approximate,
         PlaceCaptured,
         InferKvRange,
+        ListTiles,
         RowBounds,
         Hoist,
         Simplify,

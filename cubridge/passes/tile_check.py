@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate
@@ -16,8 +16,13 @@ from cubridge.ir.walk import free_names, rewrite, walk
 from cubridge.passes.shape import tile_shape
 from cubridge.passes.tiles import Box, Interval, Truth, truth
 
-Values = Mapping[Expr, int]
-"""Integers by the expression that they stand for: sizes, constants, fields of the tile, parameters."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Names = dict[Expr, bool | int | float | Tensor]
+
+Values = Mapping[Expr, "bool | int | float | Tensor"]
+"""Integers by the expression that they stand for: sizes, constants, fields of the tile, parameters; and lists of key tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class TileFault:
-    """A tile that the sequence gets wrong: `what` is "skipped" or "unmasked"."""
+    """A tile that the sequence gets wrong: `what` is "skipped" or "unmasked"; of lists also as `list_fault` says."""
 
     what: str
     q_start: int
@@ -46,7 +51,7 @@ def visits(kernel: Kernel, values: Values) -> list[Visit]:
     return [Visit(_result(kernel.region("key_tile"), s), bool(_result(kernel.region("key_masked"), s))) for s in steps]
 
 
-def _record(region: Function, values: Values) -> dict[Expr, int]:
+def _record(region: Function, values: Values) -> Names:
     names = _run(region, values)
     assert isinstance(region.result, Record)
     fields = {Attr(Name("keys"), f.name): _number(f.value, names) for f in region.result.fields}
@@ -58,7 +63,7 @@ def _result(region: Function, values: Values) -> int:
     return _number(region.result, _run(region, values))
 
 
-def _run(region: Function, values: Values) -> dict[Expr, int]:
+def _run(region: Function, values: Values) -> Names:
     names = dict(values)
     for statement in region.body:
         assert isinstance(statement, Assign)
@@ -67,7 +72,7 @@ def _run(region: Function, values: Values) -> dict[Expr, int]:
 
 
 def _number(expr: Expr, values: Values) -> int:
-    return evaluate(expr, lambda node: values[node])  # pyright: ignore[reportReturnType]
+    return int(evaluate(expr, lambda node: values[node]))
 
 
 # ---- the check -------------------------------------------------------------------------------------------------------
@@ -81,7 +86,7 @@ def tile_fault(kernel: Kernel, predicate: Expr) -> TileFault | None:
     Values that only a launch knows take a few small numbers; data of single rows and keys is unknown."""
     kernel, predicate, loads = _without_loads(kernel, predicate)
     shape = tile_shape(kernel)
-    constants: dict[Expr, int] = {Name(c.name): c.value for c in kernel.constants if isinstance(c.value, int)}
+    constants: Names = {Name(c.name): c.value for c in kernel.constants if isinstance(c.value, int)}
     rows, keys = _number(shape.queries, constants), _number(shape.keys, constants)
     read = [*_launch_values(kernel, predicate), *loads]
     known = {name: host for name, host in _host_values(kernel).items() if name in read}
@@ -133,9 +138,9 @@ def _host_values(kernel: Kernel) -> dict[Expr, Expr]:
 
 def _tile_fault(kernel: Kernel, predicate: Expr, values: Values, extent: tuple[int, int, int, int]) -> TileFault | None:
     rows, keys, lq, lk = extent
-    q_start = values[Attr(Name("tile"), "q_start")]
+    q_start = int(values[Attr(Name("tile"), "q_start")])
     last = min(q_start + rows, lq) - 1
-    names: dict[Expr, Interval] = {e: Interval(v, v) for e, v in values.items()}
+    names: dict[Expr, Interval] = {e: Interval(v, v) for e, v in values.items() if isinstance(v, int | float)}
     seen = {v.tile: v.masked for v in visits(kernel, values)}
     for tile in range(-(-lk // keys)):
         names[Name("i")] = Interval(q_start, last)

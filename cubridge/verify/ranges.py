@@ -26,6 +26,7 @@ from cubridge.ir.nodes import (
     Name,
     Scalar,
     Stmt,
+    TileList,
     Unary,
 )
 from cubridge.ir.printer import print_expr
@@ -36,6 +37,8 @@ LIMITS: Final[Mapping[str, int]] = {"B": 512, "Hq": 256, "Hk": 256, "Lq": 2**20,
 """The largest sizes that a kernel has to be right for, unless the caller says others."""
 
 LARGEST: Final = 2**31 - 1
+LARGEST_ENTRY: Final = 2**15 - 1
+"""Of a list of key tiles."""
 _BOUNDS: Final = (LARGEST, *(2**n for n in reversed(range(31))))
 
 
@@ -155,7 +158,7 @@ class _Ranges:
             case Index(Attr(Name("p"), name), indices):
                 for index in indices:
                     self.range(index)
-                return self.captured if self._is_captured_int(name) else EVERYTHING
+                return self._of_element(name)
             case Binary():
                 return self._checked(expr, self._image(expr))
             case Unary() | Call():
@@ -166,9 +169,14 @@ class _Ranges:
                         self.range(child)
                 return EVERYTHING
 
-    def _is_captured_int(self, name: str) -> bool:
-        types = (item.type for item in self.kernel.params if item.name == name)
-        return any(isinstance(t, Captured) and t.dtype.is_int for t in types)
+    def _of_element(self, name: str) -> Interval:
+        match next((item.type for item in self.kernel.params if item.name == name), None):
+            case Captured(dtype) if dtype.is_int:
+                return self.captured
+            case TileList():
+                return Interval(0, LARGEST_ENTRY)
+            case _:
+                return EVERYTHING
 
     def _image(self, expr: Expr) -> Interval:
         """EVERYTHING unless both ends are known. A remainder is below its divisor, whatever is divided."""

@@ -10,6 +10,7 @@ from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import (
     REGIONS,
+    Attr,
     Barrier,
     Captured,
     Constant,
@@ -19,6 +20,7 @@ from cubridge.ir.nodes import (
     FieldType,
     Global,
     Kernel,
+    Name,
     Node,
     Partial,
     Row,
@@ -26,17 +28,18 @@ from cubridge.ir.nodes import (
     SharedValue,
     TensorMap,
     Tile,
+    TileList,
 )
-from cubridge.ir.region_types import ACCESSORS, TILE_FIELDS, check_region
+from cubridge.ir.region_types import ACCESSORS, TILE_FIELDS, check_region, tile_list_scope
 from cubridge.ir.typecheck import BASE_NAMES, FLOAT, INT, Scope, fail, infer
 from cubridge.ir.types import DType
 from cubridge.ir.vocabulary import SCHEDULE
-from cubridge.ir.walk import SCOPES, free_names
+from cubridge.ir.walk import SCOPES, free_names, walk
 
 ARCHITECTURES: Final = ("sm_80", "sm_90a")
 TEAMS: Final = ("block", "warpgroup")
 _PLACES: Final[dict[str, tuple[type[FieldType], ...]]] = {
-    "params": (Global, TensorMap, Scalar, Captured, Counters),
+    "params": (Global, TensorMap, Scalar, Captured, TileList, Counters),
     "shared": (Tile, SharedValue, Barrier),
     "tile_state": (Scalar, Row),
     "row_state": (Row, Partial),
@@ -138,6 +141,8 @@ def _check_type(kernel: Kernel, kind: FieldType) -> None:
             if pad < 1:
                 raise CuError(Diagnostic("CU207", "`pad` is at least 1", kind.span))
             _host_ints(kernel, extents)
+        case TileList():
+            _check_tile_list(kernel, kind)
         case Scalar(dtype, host) if host is not None:
             value = infer(host, _host_scope(kernel, host))
             if value.dtype is DType.BOOL or (dtype.is_int and value.dtype.is_float):
@@ -153,6 +158,25 @@ def _check_type(kernel: Kernel, kind: FieldType) -> None:
             _positive(kernel, slots)
         case _:
             pass
+
+
+_LIST_AXES: Final = ((), (Name("B"),), (Name("B"), Name("Hq")))
+_NEEDS_AXES: Final = {"b": 1, "h": 2, "hk": 2}
+"""Fields of the query tile that a predicate may read, and of how many axes its lists then are."""
+
+
+def _check_tile_list(kernel: Kernel, kind: TileList) -> None:
+    scope = tile_list_scope(kernel)
+    _positive(kernel, kind.keys)
+    if not infer(kind.rows, scope).dtype.is_int:
+        fail("CU202", "the rows of a list are an integer", kind.rows)
+    if infer(kind.keep, scope).dtype is not DType.BOOL:
+        fail("CU202", "a tile list is made of a truth for each row and key", kind.keep)
+    if kind.axes not in _LIST_AXES:
+        raise CuError(Diagnostic("CU206", "the axes of a tile list are none, `B`, or `B, Hq`", kind.span))
+    for node in walk(kind.keep):
+        if isinstance(node, Attr) and node.base == Name("tile") and _NEEDS_AXES[node.name] > len(kind.axes):
+            fail("CU206", f"lists that are not made for each `tile.{node.name}` cannot depend on it", node)
 
 
 def _positive(kernel: Kernel, expr: Expr) -> None:

@@ -35,6 +35,7 @@ class FakeDevice:
     effect: Callable[[Sequence[Tensor]], None] | None = None
     torch_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     constants: Mapping[str, int] = field(default_factory=lambda: {"SM_COUNT": 132, "L2_BYTES": 50 << 20})
+    makes_lists: bool = False
     launches: list[Launch] = field(default_factory=list)
     kept: list[list[Tensor]] = field(default_factory=list)
     maps: list[TensorMapRequest] = field(default_factory=list)

@@ -9,9 +9,10 @@ import pytest
 
 from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.frontend.contract import read_contract
-from cubridge.ir.contract import CapturedAddress, CType, HostValue, instantiations
+from cubridge.ir.contract import CapturedAddress, CType, HostValue, TileListAddress, instantiations
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Name
+from cubridge.ir.printer import print_expr
 from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType
 from tests.kernels.emulated import kernel_source
@@ -42,6 +43,20 @@ def test_fields_of_a_patch(tmp_path: Path) -> None:
     assert str(extent.span).startswith("kernel.cu:") and extent.span.text == "ceil_div(Lk, 2)"
     host = contract.field("len_kv").value
     assert isinstance(host, HostValue) and host.expr == Name("Lk")
+
+
+def test_lists_of_key_tiles(tmp_path: Path) -> None:
+    line = "    const short* tiles;  // @tiles [B, Hq] 2 * BLOCK_Q x BLOCK_KV where p.doc[tile.b, i] == j"
+    field = read(tmp_path, source=with_field(line)).params[-1]
+    assert (field.name, field.c_type) == ("tiles", CType.SHORT_POINTER)
+    assert isinstance(field.value, TileListAddress)
+    kind = field.value.kind
+    shown = [print_expr(e) for e in (kind.rows, kind.keys, kind.keep, *kind.axes, *kind.extents)]
+    assert shown == [
+        "2 * BLOCK_Q", "BLOCK_KV", "p.doc[tile.b, i] == j", "B", "Hq",
+        "B * (Hq * ceil_div(Lq, 2 * BLOCK_Q))", "ceil_div(Lk, BLOCK_KV) + 2",
+    ]  # fmt: skip
+    assert kind.keep.span.text == "p.doc[tile.b, i] == j"
 
 
 def test_reading_the_tile_in_kv_range_makes_work_unequal(tmp_path: Path) -> None:
@@ -84,6 +99,9 @@ def test_forms_in_the_order_of_the_contract(tmp_path: Path) -> None:
         ("    half_t* a;  // @tensor o", "CU454", "is called `o`, not `a`"),
         ("    const float* a;  // @captured slope", "CU453", "`@captured` takes"),
         ("    const float* a;  // @captured slope[Hq] pad 0", "CU453", "`@captured` takes"),
+        ("    const short* a;  // @tiles [B] 128 x 64", "CU453", "`@tiles` takes [AXES] ROWS x KEYS where PREDICATE"),
+        ("    const short* a;  // @tiles [B] 128 x 64 where i <", "CU101", ""),
+        ("    const int* a;  // @tiles [B] 128 x 64 where i < j", "CU454", "`@tiles` fills a `short*`"),
         ("    int* a;  // @counters", "CU453", "how many"),
         ("    int len_kv;  // @host Lk", "CU452", "two fields `len_kv`"),
     ],

@@ -27,7 +27,6 @@ class Case:
     spec: AttentionSpec
     values: Tensors = lambda shape: {}
     square: bool = False
-    exact_tiles: bool = True
 
 
 def _expr(text: str) -> Expr:
@@ -135,10 +134,9 @@ CASES: Final[dict[str, Case]] = {
         ),
         _shared,
         square=True,
-        exact_tiles=False,
     ),
-    "documents": Case(softmax(mask=_DOC, captures=_DOC_CAPTURE), _documents, exact_tiles=False),
-    "documents causal": Case(softmax(mask=f"({_DOC}) & (j <= i)", captures=_DOC_CAPTURE), _documents, exact_tiles=False),
+    "documents": Case(softmax(mask=_DOC, captures=_DOC_CAPTURE), _documents),
+    "documents causal": Case(softmax(mask=f"({_DOC}) & (j <= i)", captures=_DOC_CAPTURE), _documents),
     "relative": Case(softmax(f"{SCALED} + (i - j)")),
     "relative table": Case(
         softmax(f"{SCALED} + table[h, maximum(minimum(i - j, 16), -16) + 16]", captures="table f32 Hq, 33"), _table
@@ -152,7 +150,6 @@ CASES: Final[dict[str, Case]] = {
     "alibi softcap documents": Case(
         softmax(f"25 * tanh(({SCALED} + slope[h] * (j - i)) / 25)", f"({_DOC}) & (j <= i)", f"{_DOC_CAPTURE}; slope f32 Hq"),
         lambda shape: {**_documents(shape), **_slopes(shape)},
-        exact_tiles=False,
     ),
     "sigmoid": Case(elementwise("1 / (1 + exp(-(x - log(Lk))))")),
     "sigmoid causal": Case(elementwise("1 / (1 + exp(-(x - log(Lk))))", mask="j <= i")),
@@ -166,7 +163,6 @@ CASES: Final[dict[str, Case]] = {
     "relu window documents": Case(
         elementwise("maximum(x, 0) / Lk", mask=f"({_DOC}) & (j <= i) & (j > i - 60)", captures=_DOC_CAPTURE),
         _documents,
-        exact_tiles=False,
     ),
     "sink": Case(
         normalised("exp(x - m)", {"l": "sum exp(x - m)"}, "acc / (l + exp(z[h] - m))", mask=CAUSAL, captures="z f32 Hq"),
@@ -205,7 +201,6 @@ CASES: Final[dict[str, Case]] = {
     "bool keys": Case(
         softmax(mask="keep[b, j] & (j <= i)", captures="keep bool B, Lk"),
         lambda s: {"keep": (torch.arange(s.Lk) % 3 != 1).expand(s.B, -1).contiguous()},
-        exact_tiles=False,
     ),
     "dense bias": Case(
         softmax(f"{SCALED} + bias[h, i, j]", captures="bias f32 Hq, Lq, Lk"),

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from cubridge.ir.evaluate import evaluate
-from cubridge.ir.nodes import Attr, Expr, Kernel, Name
+from cubridge.engine.tile_lists import Value, tile_lists
+from cubridge.ir.evaluate import evaluate, evaluate_number
+from cubridge.ir.nodes import Attr, Expr, Kernel, Name, Scalar, TileList
 from cubridge.ir.spec import Shape
 from cubridge.passes.tile_check import visits
+
+Names = dict[Expr, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def by_mask(seen: torch.Tensor, rows: int, keys: int) -> Counts:
     return Counts(int(every.sum()), int((some & ~every).sum()), int((~some).sum()))
 
 
-def by_sequence(kernel: Kernel, shape: Shape, values: dict[str, torch.Tensor | int | float]) -> Counts:
+def by_sequence(kernel: Kernel, shape: Shape, values: dict[str, Value]) -> Counts:
     full = masked = 0
     rows, keys = int(kernel.constant("BLOCK_Q")), int(kernel.constant("BLOCK_KV"))
     for q_start in range(0, shape.Lq, rows):
@@ -50,14 +53,22 @@ def by_sequence(kernel: Kernel, shape: Shape, values: dict[str, torch.Tensor | i
     return Counts(full, masked, -(-shape.Lq // rows) * -(-shape.Lk // keys) - full - masked)
 
 
-def names_of(
-    kernel: Kernel, shape: Shape, q_start: int, values: dict[str, torch.Tensor | int | float]
-) -> dict[Expr, int]:
+def names_of(kernel: Kernel, shape: Shape, q_start: int, values: dict[str, Value]) -> Names:
     """What a key sequence of batch 0 and head 0 reads; a value per batch or head is in the tile's field of its name."""
-    names: dict[Expr, int] = {Name(n): v for n, v in shape.sizes().items()}
+    names: Names = {Name(n): v for n, v in shape.sizes().items()}
     names |= {Name(c.name): int(c.value) for c in kernel.constants}
     names |= {Attr(Name("tile"), n): v for n, v in (("q_start", q_start), ("h", 0), ("b", 0), ("hk", 0))}
     for name, given in values.items():
         scalar = int(given.flatten()[0]) if isinstance(given, torch.Tensor) else int(given)
         names |= {Attr(Name("p"), name): scalar, Attr(Name("tile"), name): scalar}
-    return names
+    return names | _lists(kernel, shape, values)
+
+
+def _lists(kernel: Kernel, shape: Shape, values: dict[str, Value]) -> Names:
+    """The lists of key tiles that the kernel walks, and the rows that each is for."""
+    known = {**shape.sizes(), **kernel.constant_values}
+    kinds = {f.name: f.type for f in kernel.params if isinstance(f.type, TileList)}
+    hosts = {f.name: f.type.host for f in kernel.params if isinstance(f.type, Scalar)} if kinds else {}
+    params = {**values, **{n: evaluate_number(h, {**values, **known}) for n, h in hosts.items() if h is not None}}
+    lists = {n: tile_lists(kind, known, params, torch.device("cpu")) for n, kind in kinds.items()}
+    return {Attr(Name("p"), name): value for name, value in (*params.items(), *lists.items())} if lists else {}

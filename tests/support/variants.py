@@ -12,7 +12,7 @@ EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 @dataclass(frozen=True, slots=True)
 class Variant:
     """`equal_lengths`: the reference insists on Lq == Lk. `has_lse`: its normalizer defines one. `reads_data`: its mask reads
-    captured tensors, so that every key tile within its closed bounds is visited and masked."""
+    captured tensors, so that key tiles are walked by a list."""
 
     name: str
     equal_lengths: bool = False

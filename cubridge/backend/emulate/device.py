@@ -37,7 +37,8 @@ class EmulatorDevice:
     """The CPU as a machine that runs kernels. Each launch runs once per schedule, and all must agree.
 
     `blocks`: what SM_COUNT is, so how many blocks a persistent kernel gets. `macros` overrule the contract's choices. `check`: what
-    refuses a text before it is built, since what is built runs on this machine."""
+    refuses a text before it is built, since what is built runs on this machine. `makes_lists`: of key tiles, by the kernel that
+    makes them on a GPU, which is another program to build."""
 
     cache_dir: Path = field(default_factory=emulator_cache_dir)
     schedules: tuple[int, ...] = SCHEDULES
@@ -45,6 +46,7 @@ class EmulatorDevice:
     timeout_s: float = 60.0
     macros: Mapping[str, int] = field(default_factory=dict)
     check: Callable[[KernelText, Instantiation], None] | None = None
+    makes_lists: bool = False
     _maps: dict[bytes, TensorMapRequest] = field(default_factory=dict, init=False, repr=False)
     _handles: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
 

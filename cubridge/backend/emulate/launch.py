@@ -20,6 +20,7 @@ from cubridge.ir.contract import (
     MapOfTensor,
     Role,
     TensorAddress,
+    TileListAddress,
 )
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
@@ -32,18 +33,21 @@ _HEADER, _TENSOR, _POINTER, _MAP = "<8s4I4i", "<48s2Q2I", "<2I", "<2I4i4i4q"
 _OUTPUT, _ZERO = 1, 2  # TensorFlags of global_memory.h
 _CAPTURE_ALIGN: Final = 4  # bytes; elements of captured tensors are read one by one
 _COUNTER_ALIGN: Final = 4
+_LIST_ALIGN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedTensor:
     """Memory of the launch: the bytes from the first element of its views to the last, with what lies between. Views are the
-    tensors of the call that begin here; `used` is how much of the last axis holds values, the rest being padding."""
+    tensors of the call that begin here; `used` is how much of the last axis holds values, the rest being padding.
+    `starts_as_it_is`: an output that does not start as NaN."""
 
     name: str
     views: tuple[Tensor, ...]
     flags: int
     align: int
     used: int | None = None
+    starts_as_it_is: bool = False
 
     @property
     def bytes(self) -> int:
@@ -81,11 +85,13 @@ class _Placed:
     tensors: list[PlacedTensor] = field(default_factory=list[PlacedTensor])
     numbers: dict[int, int] = field(default_factory=dict[int, int])
 
-    def number(self, address: int, name: str, flags: int, align: int, used: int | None = None) -> int:
+    def number(
+        self, address: int, name: str, flags: int, align: int, used: int | None = None, starts_as_it_is: bool = False
+    ) -> int:
         if address not in self.numbers:
             self.numbers[address] = len(self.tensors)
             views = tuple(t for t in self.keep if t.data_ptr() == address)
-            self.tensors.append(PlacedTensor(name, views, flags, align, used))
+            self.tensors.append(PlacedTensor(name, views, flags, align, used, starts_as_it_is))
         return self.numbers[address]
 
 
@@ -125,6 +131,10 @@ class LaunchMemory:
                 case CapturedAddress() as captured if address:
                     used = _used(captured, sizes)
                     pointers.append((place.offset, placed.number(address, captured.name, 0, _CAPTURE_ALIGN, used)))
+                case TileListAddress(_, made) if address:
+                    flags = _OUTPUT if made else 0
+                    number = placed.number(address, place.field.name, flags, _LIST_ALIGN, starts_as_it_is=made)
+                    pointers.append((place.offset, number))
                 case CounterAddress() if address:
                     pointers.append((place.offset, placed.number(address, place.field.name, _ZERO, _COUNTER_ALIGN)))
                 case _:
@@ -141,7 +151,7 @@ class LaunchMemory:
         records: list[bytes] = []
         blobs: list[bytes] = []
         for tensor in self.tensors:
-            blob = b"" if tensor.flags else tensor.data()
+            blob = b"" if tensor.flags and not tensor.starts_as_it_is else tensor.data()
             name, data_at = tensor.name.encode()[:47], at if blob else 0
             records.append(struct.pack(_TENSOR, name, tensor.bytes, data_at, tensor.flags, tensor.align))
             blobs.append(blob.ljust(_aligned(len(blob)), b"\0"))

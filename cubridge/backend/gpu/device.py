@@ -87,6 +87,7 @@ class Gpu:
             "SM_COUNT": properties.multi_processor_count,
             "L2_BYTES": properties.L2_cache_size,
         }
+        self.makes_lists = True
         self._cache_dir = cache_dir
         self._loaded: dict[str, GpuKernel] = {}
         self._counters: dict[tuple[int, int], Tensor] = {}

@@ -12,7 +12,7 @@ import torch
 from cubridge.backend.launch.arguments import inputs_of, misfit
 from cubridge.backend.launch.captured import Conversion, conversion_of
 from cubridge.backend.launch.device import Device, Launch, LoadedKernel, TensorMapRequest
-from cubridge.backend.launch.packing import COUNTERS, Packing, captured_place, packing
+from cubridge.backend.launch.packing import COUNTERS, Packing, captured_place, list_place, packing
 from cubridge.ir.contract import CounterAddress, ElementType, LaunchContract, TensorArgument, TensorMapSpec
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cubridge.backend.launch.arguments import Scalar
     from cubridge.backend.launch.captured import CaptureValue
+    from cubridge.backend.launch.tile_plan import ListPlan
 
 MAX_INT = 2**31 - 1
 
@@ -82,7 +83,8 @@ class OutputForm:
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """How to launch calls of one form. A launch works on inputs, outputs, captured arrays and counters, in this order.
+    """How to launch calls of one form. A launch works on inputs, outputs, captured arrays, lists of key tiles and counters, in this
+    order.
 
     `copies`: positions of inputs that must be copied, with name and reason. `conversions`: positions of captured tensors that the
     kernel cannot read as they are. `made`: outputs that the call does not give. `counters`: how many."""
@@ -97,6 +99,7 @@ class CallPlan:
     grid: int
     block: int
     packing: Packing
+    lists: tuple[ListPlan, ...] = ()
 
     def new_outputs(self, like: Tensor) -> list[Tensor]:
         """Outputs without values, on the device of `like`."""
@@ -109,6 +112,9 @@ class CallPlan:
             tensors[position] = tensors[position].clone(memory_format=torch.contiguous_format)
         for position, convert in self.conversions:
             tensors[position] = convert(tensors[position])
+        if self.lists:
+            arrays = tensors[len(tensors) - len(captured) :]
+            tensors += [lists.make(arrays) for lists in self.lists]
         if self.counters:
             tensors.append(self.device.counters(self.counters))
         maps = [m.at(self.device, tensors[m.position]) for m in self.maps]
@@ -145,10 +151,12 @@ def make_plan(
     names: Mapping[str, Scalar],
     tensors: tuple[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, CaptureValue]],
     made: tuple[OutputForm, ...],
+    lists: tuple[ListPlan, ...] = (),
 ) -> CallPlan:
     """`names`: values of every name in host formulas. `tensors`: inputs, outputs and captures of a call, by name; `made`: the
-    forms of those outputs, where they are not the caller's. Errors: CU824 for a captured tensor that is missing or does not fit,
-    CU826 for an output that the kernel cannot write where it lies, or a grid that no launch takes."""
+    forms of those outputs, where they are not the caller's; `lists`: how lists of key tiles are made. Errors: CU824 for a captured
+    tensor that is missing or does not fit, CU826 for an output that the kernel cannot write where it lies, or a grid that no launch
+    takes."""
     inputs, outputs, captures = tensors
     _check_outputs(contract, outputs)
     copies = _copies(contract, inputs)
@@ -158,7 +166,8 @@ def make_plan(
     halves = {**inputs, **outputs}
     strides = {n: contiguous_strides(t) if n in copies else t.stride() for n, t in halves.items()}
     counters = _counters(contract)
-    order = (*halves, *(captured_place(f) for f in contract.captured), *([COUNTERS] if counters else []))
+    of_data = (*map(captured_place, contract.captured), *map(list_place, contract.tile_lists))
+    order = (*halves, *of_data, *([COUNTERS] if counters else []))
     places = {name: at for at, name in enumerate(order)}
     maps = [_map_plan(m, places[m.tensor], halves[m.tensor], strides[m.tensor], names) for m in contract.tensor_maps]
     conversions = [(f, conversion_of(f, captures, names, device.torch_device)) for f in contract.captured]
@@ -173,6 +182,7 @@ def make_plan(
         grid=grid,
         block=int(evaluate_number(contract.block, names)),
         packing=packing(contract, strides, names, places),
+        lists=lists,
     )
 
 

@@ -79,6 +79,11 @@ class Device(Protocol):
         """Values of the names that host formulas may use besides sizes and macros: SM_COUNT, L2_BYTES (bytes)."""
         ...
 
+    @property
+    def makes_lists(self) -> bool:
+        """Are lists of key tiles made by a kernel; else by torch."""
+        ...
+
     def load(self, text: KernelText, dtype: DType, head_dim: int) -> LoadedKernel: ...
 
     @property

@@ -18,6 +18,8 @@ from cubridge.ir.contract import (
     ParamField,
     TensorAddress,
     TensorStride,
+    TileListAddress,
+    Unread,
 )
 from cubridge.ir.evaluate import evaluate_number
 
@@ -31,6 +33,11 @@ COUNTERS: Final = "@counters"
 def captured_place(field: ParamField) -> str:
     """The place of a captured tensor among the tensors of a launch."""
     return f"@captured {field.name}"
+
+
+def list_place(field: ParamField) -> str:
+    """The place of lists of key tiles among the tensors of a launch."""
+    return f"@tiles {field.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +115,8 @@ def _content(
     names: Mapping[str, Scalar],
     places: Mapping[str, int],
     maps: Mapping[str, int],
-) -> int | float | tuple[Kind, int]:
-    """A number that the form decides, or what each call puts there."""
+) -> int | float | bytes | tuple[Kind, int]:
+    """A number, or bytes, that the form decides, or what each call puts there."""
     match field.value:
         case TensorStride(name, axis):
             return strides[name][axis] if name in strides else 0
@@ -121,8 +128,12 @@ def _content(
             return ("address", places[name]) if name in places else 0
         case CapturedAddress():
             return "address", places[captured_place(field)]
+        case TileListAddress():
+            return "address", places[list_place(field)]
         case CounterAddress():
             return ("address", places[COUNTERS]) if COUNTERS in places else 0
+        case Unread():
+            return bytes(field.c_type.bytes)
         case MapOfTensor(name):
             return "map", maps[name]
         case _:

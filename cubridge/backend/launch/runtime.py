@@ -20,6 +20,7 @@ from cubridge.backend.launch.call_plan import (
 from cubridge.backend.launch.captured import numbers_read
 from cubridge.backend.launch.capturing import refuse_capturing
 from cubridge.backend.launch.device import Device, KernelText, LoadedKernel
+from cubridge.backend.launch.tile_plan import load_makers, plan_lists
 from cubridge.ir.contract import CapturedAddress
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Precondition
@@ -74,6 +75,7 @@ class Launcher:
         self.say = say_once() if say is None else say
         self._checked = checked
         self._kernels: dict[tuple[DType, int], LoadedKernel] = {}
+        self._makers: dict[tuple[DType, int], dict[str, LoadedKernel]] = {}
         self._plans: dict[tuple[object, ...], Plan] = {}
         self.align = max((t.align_bytes for t in text.contract.tensors), default=1)
         self.arrays = tuple(f.value.name for f in text.contract.captured if isinstance(f.value, CapturedAddress))
@@ -136,7 +138,9 @@ class Launcher:
             return EmptyPlan(made, tuple(-math.inf if name == LSE else 0.0 for name in outputs))
         kernel = self._kernel(dtype, sizes["D"])
         names = {**scalars, **self.device.constants, **dict(kernel.instantiation.macros), **sizes}
-        plan = make_plan(self.device, contract, kernel, names, (inputs, outputs, captures), made)
+        makers = self._makers.get((dtype, sizes["D"]), {})
+        lists = tuple(plan_lists(f, contract, self.device, names, makers.get(f.name)) for f in contract.tile_lists)
+        plan = make_plan(self.device, contract, kernel, names, (inputs, outputs, captures), made, lists)
         for _, name, reason in plan.copies:
             self.say(f"`{name}` is copied before every launch: {reason}")
         return plan
@@ -172,6 +176,8 @@ class Launcher:
             loaded = self.device.load(self.text, dtype, head_dim)
             if self._kernels:
                 self.say(f"{self.text.source.name}: compiled again for {dtype} and head dim {head_dim}")
+            if self.device.makes_lists:
+                self._makers[form] = load_makers(self.device, self.text, loaded.instantiation, head_dim)
             self._kernels[form] = loaded
             self._check(form)
         return self._kernels[form]

@@ -17,7 +17,7 @@ from cubridge.backend.compile.compiler import listed_instantiations
 from cubridge.backend.compile.headers import include_closure, uses_system_headers
 from cubridge.backend.compile.log import messages_of
 from cubridge.backend.compile.nvrtc import nvrtc_version, run_nvrtc, system_include_dir
-from cubridge.backend.emulate.launch import LaunchMemory
+from cubridge.backend.emulate.launch import LaunchMemory, PlacedTensor
 from cubridge.backend.launch.device import KernelText, Launch, TensorMapRequest
 from cubridge.backend.ptx.machine import Grid, Machine, PtxLaunch, Schedule, TensorMap, TensorMemory
 from cubridge.backend.ptx.parser import parse_program
@@ -41,13 +41,14 @@ class PtxDevice:
     """Each launch runs once per schedule, and all must agree in every bit.
 
     `blocks`: what SM_COUNT is, so how many blocks a persistent kernel gets. `macros` overrule the contract's choices. `check`: what
-    refuses a text before it is compiled."""
+    refuses a text before it is compiled. `makes_lists`: of key tiles, by the kernel that makes them on a GPU, another text."""
 
     schedules: tuple[Schedule, ...] = SCHEDULES
     blocks: int = 2
     timeout_s: float = 60.0
     macros: Mapping[str, int] = field(default_factory=dict)
     check: Callable[[KernelText, Instantiation], None] | None = None
+    makes_lists: bool = False
     _maps: dict[bytes, TensorMapRequest] = field(default_factory=dict, init=False, repr=False)
     _handles: Iterator[int] = field(default_factory=lambda: count(1), init=False, repr=False)
 
@@ -117,7 +118,7 @@ class PtxKernel:
 
 
 def _arranged(memory: LaunchMemory, launch: Launch) -> PtxLaunch:
-    tensors = tuple(TensorMemory(t.name, _contents(t.flags, t.bytes, t.data), t.flags, t.align) for t in memory.tensors)
+    tensors = tuple(TensorMemory(t.name, _contents(t), t.flags, t.align) for t in memory.tensors)
     maps = tuple(
         TensorMap(offset, tensor, r.tensor.element_size(), r.swizzle_bytes, r.extents, r.strides_bytes, r.box)
         for offset, tensor, r in memory.maps
@@ -126,11 +127,11 @@ def _arranged(memory: LaunchMemory, launch: Launch) -> PtxLaunch:
     return PtxLaunch(grid, launch.params, tensors, memory.pointers, maps)
 
 
-def _contents(flags: int, size: int, data: Callable[[], bytes]) -> bytes:
+def _contents(tensor: PlacedTensor) -> bytes:
     """Inputs as they are; outputs NaN, counters 0."""
-    if flags == 0:
-        return data()
-    return (b"\xff" if flags & 1 else b"\0") * size
+    if tensor.flags == 0 or tensor.starts_as_it_is:
+        return tensor.data()
+    return (b"\xff" if tensor.is_output else b"\0") * tensor.bytes
 
 
 # ---- compiling -------------------------------------------------------------------------------------------------------

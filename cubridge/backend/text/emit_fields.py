@@ -12,7 +12,7 @@ from cubridge.backend.text.emit_expr import C_TYPES
 from cubridge.backend.text.names import check_name
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Captured, Field, Partial, Row, Scalar
+from cubridge.ir.nodes import Captured, Field, Partial, Row, Scalar, TileList
 from cubridge.ir.printer import print_expr
 from cubridge.ir.types import DType, ValueType
 
@@ -32,6 +32,9 @@ def emit_field(item: Field, rows: str = "ROWS") -> tuple[str, str]:
         case Captured(DType.F32 | DType.I32 as dtype, extents, pad):
             text = f"@captured {capture_of(item)}[{', '.join(print_expr(e) for e in extents)}]"
             return f"const {C_TYPES[dtype]}* {item.name};", text + (f" pad {pad}" if pad != 1 else "")
+        case TileList(list_rows, keys, keep, axes):
+            over = f"[{', '.join(map(print_expr, axes))}] {print_expr(list_rows)} x {print_expr(keys)}"
+            return f"const short* {item.name};", f"@tiles {over} where {print_expr(keep)}"
         case Row(dtype):
             return f"{C_TYPES[dtype]} {item.name}[{rows}];", ""
         case Partial(dtype):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cubridge.ir.algebra.facts import Facts
 from cubridge.ir.algebra.signs import is_natural
 from cubridge.ir.diagnostics import Diagnostic, Refused
-from cubridge.ir.nodes import Captured, Expr, Kernel, Name, Node
+from cubridge.ir.nodes import Captured, Expr, Kernel, Name, Node, TileList
 from cubridge.ir.region_types import ROWS, region_scope
 from cubridge.ir.typecheck import Scope, infer
 from cubridge.ir.types import ValueType
@@ -36,7 +36,7 @@ class Types:
     def of(self, expr: Expr) -> ValueType:
         return infer(expr, self._scope)
 
-    def captured(self, name: str) -> Captured:
+    def captured(self, name: str) -> Captured | TileList:
         return self._scope.captured[name]
 
     def declare(self, name: str, value: Expr) -> None:

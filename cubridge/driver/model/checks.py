@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.transfer import check_structure
 from cubridge.engine.values.launch import Launch
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Assign, Captured, Expr, If, Kernel, Name, Stmt
+from cubridge.ir.nodes import Assign, Captured, Expr, If, Kernel, Name, Stmt, TileList
 from cubridge.ir.walk import children, substitute
 from cubridge.judge.blame import blame
 from cubridge.judge.runners import LAUNCH_CONSTANTS, ValueRunner, deals_unequal_work
 from cubridge.judge.well_formed import verify_kernel, verify_statically
+from cubridge.passes.list_check import list_fault
 from cubridge.passes.regions import mask_predicate, with_region
 from cubridge.passes.tile_check import tile_fault
 
@@ -62,12 +64,18 @@ def check_key_sequence(kernel: Kernel) -> None:
     """The key sequence against the mask of the same kernel, at lengths that no run of the check has; the sequences of passes are
     checked so as well. A mask of another form than one `where` over a predicate is left to the runs. Errors: CU316."""
     predicate = mask_predicate(with_region(kernel, "mask", _without_locals(kernel.region("mask").body)))
+    lists = any(isinstance(f.type, TileList) for f in kernel.params)
+    find = partial(list_fault, exact=False) if lists else tile_fault
     try:
-        fault = None if predicate is None else tile_fault(kernel, predicate)
+        fault = None if predicate is None else find(kernel, predicate)
     except (KeyError, CuError):
         return  # it reads what has no value before a launch
     if fault is not None:
-        wrong = {"skipped": "is not visited, and some row sees a key of it", "unmasked": "is walked without its mask"}
+        wrong = {
+            "skipped": "is not visited, and some row sees a key of it",
+            "unmasked": "is walked without its mask",
+            "outside": "is read where there is no list",
+        }
         sizes = ", ".join(f"{name}={fault.values[Name(name)]}" for name in ("Lq", "Lk"))
         message = f"key tile {fault.tile} {wrong[fault.what]}, in the query tile at row {fault.q_start} ({sizes})"
         raise CuError(Diagnostic(NUMBERS, message, kernel.region("key_sequence").span))

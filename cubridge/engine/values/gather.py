@@ -52,7 +52,7 @@ class MadeUp:
     """A tensor of any size, of which each element follows from its indices and a seed.
 
     Integers are in [low, high), as booleans where `is_flag`; floats are multiples of 2 ** -10 in [-1, 1). `pad`: elements
-    after the last axis, which repeat its last element."""
+    after the last axis, which repeat its last element. `run`: neighbours along the last axis that are the same."""
 
     extents: tuple[int, ...]
     seed: int
@@ -61,6 +61,7 @@ class MadeUp:
     is_float: bool
     is_flag: bool = False
     pad: int = 0
+    run: int = 1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,8 +73,9 @@ class MadeUp:
 
     def __getitem__(self, indices: tuple[Tensor | int, ...], /) -> Tensor:
         mixed = torch.tensor(self.seed * 7919 + 1)
-        for index, extent in zip(indices, self.extents, strict=True):
+        for axis, (index, extent) in enumerate(zip(indices, self.extents, strict=True)):
             inside = torch.as_tensor(index).long().clamp(0, max(extent - 1, 0))
+            inside = inside // self.run if axis == len(self.extents) - 1 else inside
             mixed = (mixed * 2654435761 + inside * 40503 + 12345) & 0x7FFFFFFF
             mixed = ((mixed ^ (mixed >> 15)) * 2246822519) & 0x7FFFFFFF
         mixed = mixed ^ (mixed >> 13)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cubridge.engine.core.operands import Value, fault
+from cubridge.engine.tile_lists import tile_lists
 from cubridge.engine.values.tiles import TORCH
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -28,6 +29,7 @@ from cubridge.ir.nodes import (
     Name,
     Scalar,
     TensorMap,
+    TileList,
 )
 from cubridge.ir.spec import Shape
 from cubridge.ir.walk import walk
@@ -137,6 +139,8 @@ def parameters(kernel: Kernel, inputs: Mapping[str, Tensor], launch: Launch) -> 
                 result[declared.name] = host_value(declared, kind, names)
             case Captured() as kind:
                 result[declared.name] = captured_tensor(declared, kind, launch, names)
+            case TileList():
+                continue
             case Counters():
                 result[declared.name] = True if launch.counters else None
             case Global(dtype, shape, optional) if declared.name not in inputs:
@@ -150,7 +154,13 @@ def parameters(kernel: Kernel, inputs: Mapping[str, Tensor], launch: Launch) -> 
                 result[declared.name] = _input(declared, inputs, TORCH[dtype], extents)
             case _:
                 raise fault("CU301", f"a parameter cannot be `{type(declared.type).__name__}`", declared)
-    return result
+    return result | _tile_lists(kernel, names, result)
+
+
+def _tile_lists(kernel: Kernel, names: Mapping[str, Value], params: Mapping[str, Value]) -> dict[str, Value]:
+    """The lists of key tiles, which the launch makes from the other parameters."""
+    lists = ((f.name, f.type) for f in kernel.params if isinstance(f.type, TileList))
+    return {name: tile_lists(kind, names, params, torch.device("cpu")).int() for name, kind in lists}
 
 
 def _input(declared: Field, inputs: Mapping[str, Tensor], dtype: torch.dtype, extents: tuple[int, ...]) -> GlobalTensor:

@@ -6,6 +6,7 @@ Nothing as long as the problem is made but the numbers of work tiles and of key 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Final
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.elements import fp64
+from cubridge.engine.tile_lists import ListsOfRows
 from cubridge.engine.values.gather import Elements, MadeUp, gather_checked
 from cubridge.engine.values.launch import work_count
 from cubridge.engine.values.regions import Env, Item, compile_region, compile_value
@@ -32,6 +34,7 @@ from cubridge.ir.nodes import (
     Record,
     RegionCall,
     Scalar,
+    TileList,
 )  # fmt: skip
 from cubridge.ir.spec import Shape
 from cubridge.ir.tile_shape import key_tile, query_tile, size_of
@@ -112,7 +115,7 @@ class KernelPoints:
 
     def gather(self, name: str, indices: list[Item], guards: list[Item], node: Expr) -> Item:
         base = self.param(name, node)
-        if not isinstance(base, MadeUp):
+        if not isinstance(base, MadeUp | ListsOfRows):
             raise fault("CU301", f"`{name}` is not a captured tensor", node)
         elements: Elements = base
         value = gather_checked(elements, name, [torch.as_tensor(x) for x in indices], guards, node)
@@ -165,8 +168,18 @@ class KernelPoints:
 
     # ---- the key sequence ----
 
-    def visits(self, tile: SimpleNamespace, points: int) -> Visits:
-        """The key sequences of query tiles."""
+    def visits(self, tile: SimpleNamespace, i: Tensor) -> Visits:
+        """The key sequences of query tiles with rows i [P, R], as far as lists go for these rows."""
+        return self._with_lists(i)._visits(tile, len(i))
+
+    def _with_lists(self, i: Tensor) -> KernelPoints:
+        listed = copy(self)
+        kinds = {f.name: f.type for f in self.kernel.params if isinstance(f.type, TileList)}
+        lists = {name: ListsOfRows(kind, self.names, self.params, i.unique()) for name, kind in kinds.items()}
+        listed.params = self.params | lists
+        return listed
+
+    def _visits(self, tile: SimpleNamespace, points: int) -> Visits:
         keys = self._sequence(tile)
         count = torch.as_tensor(self._value("key_count", keys, tile)).reshape(-1).expand(points)
         most = 2 * self.key_tiles + 2

@@ -6,29 +6,39 @@ from collections import Counter
 
 from cubridge.frontend.cuda.values import Scalar, refusal
 from cubridge.ir.algebra.exprs import addends
-from cubridge.ir.contract import CapturedAddress, padded_extents
+from cubridge.ir.contract import CapturedAddress, TileListAddress, padded_extents
 from cubridge.ir.nodes import Binary, Expr, IntLit
 from cubridge.ir.source import Span
 from cubridge.ir.types import DType
 
 
-def captured_indices(tensor: CapturedAddress, at: Scalar, place: Span) -> tuple[Expr, ...]:
+def captured_indices(tensor: CapturedAddress | TileListAddress, at: Scalar, place: Span) -> tuple[Expr, ...]:
     """Errors: CU423 if the index is not in row-major order, or is computed in 32 bits where there are several axes."""
-    if not tensor.extents:
+    name, extents = _shape(tensor)
+    if not extents:
         if at.expr != IntLit(0):
-            raise refusal(f"`{tensor.name}` has one element", place)
+            raise refusal(f"`{name}` has one element", place)
         return (at.expr,)
     indices: list[Expr] = []
     rest = at.expr
-    for extent in reversed(padded_extents(tensor.extents, tensor.pad)[1:]):
+    for extent in reversed(extents[1:]):
         outer, inner = _divide(rest, extent)
         if outer is None or inner is None:
-            raise refusal(f"this index of `{tensor.name}` is not row-major: no multiple of its extent is in it", place)
+            raise refusal(f"this index of `{name}` is not row-major: no multiple of its extent is in it", place)
         indices.append(inner)
         rest = outer
-    if len(tensor.extents) > 1 and at.dtype is not DType.I64:
+    if len(extents) > 1 and at.dtype is not DType.I64:
         raise refusal("an index over several axes is computed in 32 bits", place, help="cast the outer index to `i64`")
     return (rest, *reversed(indices))
+
+
+def _shape(tensor: CapturedAddress | TileListAddress) -> tuple[str, tuple[Expr, ...]]:
+    """What messages call it, and its extents in memory."""
+    match tensor:
+        case CapturedAddress(name, extents, pad):
+            return name, padded_extents(extents, pad)
+        case TileListAddress(kind):
+            return "tiles", kind.extents
 
 
 def _divide(index: Expr, extent: Expr) -> tuple[Expr | None, Expr | None]:

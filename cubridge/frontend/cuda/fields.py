@@ -19,6 +19,8 @@ from cubridge.ir.contract import (
     ParamField,
     TensorAddress,
     TensorStride,
+    TileListAddress,
+    Unread,
 )
 from cubridge.ir.contract import (
     CType as HostType,
@@ -40,6 +42,7 @@ from cubridge.ir.nodes import (
     If,
     IntLit,
     Name,
+    Node,
     Partial,
     Row,
     Scalar,
@@ -80,7 +83,7 @@ def _param_type(context: Context, param: ParamField) -> FieldType | None:
         case MapOfTensor(name):
             shape = context.contract.tensor(context.contract.tensor_map(name).tensor).shape
             return TensorMap(context.instance.dtype, shape, span=param.span)
-        case TensorStride():
+        case TensorStride() | Unread():
             return None
         case HostValue(host):
             _use_constants(context, host, param.span)
@@ -89,12 +92,15 @@ def _param_type(context: Context, param: ParamField) -> FieldType | None:
         case CapturedAddress(name, extents, pad):
             dtype = DType.F32 if param.c_type is HostType.FLOAT_POINTER else DType.I32
             return Captured(dtype, extents, pad, of=None if name == param.name else name, span=param.span)
+        case TileListAddress(kind):
+            _use_constants(context, kind, param.span)
+            return kind
         case CounterAddress(count):
             return Counters(IntLit(count), span=param.span)
 
 
-def _use_constants(context: Context, host: Expr, place: Span) -> None:
-    """The constants of the text that a host expression names are constants of the kernel."""
+def _use_constants(context: Context, host: Node, place: Span) -> None:
+    """The constants of the text that what the host computes names are constants of the kernel."""
     for name in dict.fromkeys(n.id for n in walk(host) if isinstance(n, Name)):
         if name not in NAMED_CONSTANTS and context.constants.is_constant(name):
             context.constants.use(name, place)

@@ -38,7 +38,16 @@ from cubridge.frontend.cuda.values import (
     refusal,
 )
 from cubridge.frontend.cuda.vocabulary import COORDINATES, NUMBERS
-from cubridge.ir.contract import CapturedAddress, CounterAddress, HostValue, MapOfTensor, TensorAddress, TensorStride
+from cubridge.ir.contract import (
+    CapturedAddress,
+    CounterAddress,
+    HostValue,
+    MapOfTensor,
+    TensorAddress,
+    TensorStride,
+    TileListAddress,
+    Unread,
+)
 from cubridge.ir.nodes import Attr, BoolLit, Expr, Index, Name
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
@@ -217,11 +226,11 @@ class Places(ABC):
             case HostValue():
                 expr = made if param.size is None else Name(param.size, span=place)
                 return Scalar(expr, _C_DTYPES[param.c_type.value])
-            case TensorAddress() | CapturedAddress() | CounterAddress():
+            case TensorAddress() | CapturedAddress() | TileListAddress() | CounterAddress():
                 return Pointer(param, made, declared.type)
             case MapOfTensor():
                 return Opaque(made, declared.type)
-            case TensorStride():
+            case TensorStride() | Unread():
                 return Plumbing(param)
 
     def _field(self, kind: Kind, name: str, span: Span) -> Value:
@@ -252,7 +261,7 @@ class Places(ABC):
             case Opaque(made, kind) if kind.dims:
                 at = self.scalar(index).expr
                 return Opaque(Index(made, (at,), span=place), replace(kind, dims=kind.dims[1:]))
-            case Pointer(param, made, offset=None) if isinstance(param.value, CapturedAddress):
+            case Pointer(param, made, offset=None) if isinstance(param.value, CapturedAddress | TileListAddress):
                 at = self.scalar(index)
                 indices = captured_indices(param.value, at, place)
                 dtype = DType.F32 if param.c_type.value == "float*" else DType.I32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 
-from cubridge.ir.nodes import Kernel
+from cubridge.ir.nodes import Kernel, TileList
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.tile_shape import head_dim
 from cubridge.judge.proof import smt
@@ -14,6 +14,7 @@ from cubridge.judge.proof.compare import Comparison, seen_by_kernel
 from cubridge.judge.proof.induction import check_induction
 from cubridge.judge.proof.integers import Integers
 from cubridge.judge.proof.keys import KeyProof
+from cubridge.judge.proof.lists import ListProof
 from cubridge.judge.proof.memory import remembered
 from cubridge.judge.proof.part import PARTS, Part, Wrong
 from cubridge.judge.proof.read import read_mask, read_spec
@@ -87,13 +88,14 @@ class _Proof:
             integers.facts.append(integers.boolean(precondition.condition))
         return integers
 
-    def _key_proof(self) -> KeyProof:
+    def _key_proof(self) -> KeyProof | ListProof:
         integers = self._integers()
         inside = smt.compared("<", integers.unknown("j"), integers.unknown("Lk"))
         seen = smt.all_of(integers.boolean(seen_by_kernel(self.spec)), inside)
         integers.facts += integers.divisors
         regions = Regions(self.kernel)
-        return KeyProof(regions, integers, seen, integers.boolean(read_mask(regions)))
+        lists = any(isinstance(f.type, TileList) for f in self.kernel.params)
+        return (ListProof if lists else KeyProof)(regions, integers, seen, integers.boolean(read_mask(regions)))
 
     def _keys(self) -> None:
         self._key_proof().check()

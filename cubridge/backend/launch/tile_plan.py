@@ -1,0 +1,164 @@
+"""The plan of a launch whose mask reads data: lists of key tiles, made by a kernel of their own or by torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from cubridge.backend.compile.headers import KERNELS_DIR
+from cubridge.backend.launch.device import Device, KernelText, Launch, LoadedKernel
+from cubridge.backend.launch.packing import Packing, captured_place, list_place, packing
+from cubridge.engine.tile_lists import ListShape, list_shape, tile_lists
+from cubridge.ir.contract import (
+    CapturedAddress,
+    HostValue,
+    Instantiation,
+    LaunchContract,
+    MacroChoice,
+    ParamField,
+    TileListAddress,
+    Unread,
+)
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.nodes import Attr, Expr, IntLit, Name, TileList
+from cubridge.ir.source import SourceFile
+from cubridge.ir.walk import walk
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cubridge.backend.launch.arguments import Scalar
+    from cubridge.engine.tile_lists import Value
+
+ENTRY: Final = "list_tiles"
+HEADER: Final = "common/list_tiles.cuh"
+_SHARED_BYTES: Final = 40
+"""For each thread: at least `ListShared` of the emulator, where each number fills 16 bytes."""
+_SIZE_MACROS: Final = {"B": "BATCH", "Hq": "HEADS_Q", "Hk": "HEADS_KV", "Lq": "LEN_Q", "Lk": "LEN_KV"}
+_BLOCKS_A_PROCESSOR: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlan:
+    """How calls of one form make the lists of `kind`. `params`: the numbers that it reads; `captured`: the fields of the contract's
+    captured tensors, in order. `maker`: the kernel that makes them, None for torch."""
+
+    kind: TileList
+    shape: ListShape
+    names: Mapping[str, Scalar]
+    params: Mapping[str, Value]
+    captured: tuple[str, ...]
+    device: torch.device
+    maker: Maker | None
+
+    def make(self, arrays: Sequence[Tensor]) -> Tensor:
+        """The lists, on the device in its current stream, without waiting for it. `arrays`: of all captured tensors."""
+        if self.maker is not None:
+            return self.maker.make(self.kind, self.shape, self.device, arrays)
+        params = {**self.params, **dict(zip(self.captured, arrays, strict=True))}
+        return tile_lists(self.kind, self.names, params, self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The kernel that makes lists, of one call form. It works on the captured arrays and the memory of the lists."""
+
+    kernel: LoadedKernel
+    grid: int
+    block: int
+    packing: Packing
+
+    def make(self, kind: TileList, shape: ListShape, device: torch.device, arrays: Sequence[Tensor]) -> Tensor:
+        """Lists; behind them, what the kernel notes of tiles, and how many blocks of a list are done."""
+        entries = kind.HEAD + 2 * shape.tiles
+        memory = torch.zeros(shape.lists * (entries + 2) + 1, dtype=torch.int16, device=device)
+        tensors = [*arrays, memory]
+        params = self.packing([t.data_ptr() for t in tensors], ())
+        self.kernel.launch(Launch(self.grid, self.block, self.kernel.shared_bytes, params), tensors)
+        return memory
+
+
+def plan_lists(
+    place: ParamField,
+    contract: LaunchContract,
+    device: Device,
+    names: Mapping[str, Scalar],
+    kernel: LoadedKernel | None,
+) -> ListPlan:
+    """How calls of one form make the lists that field `place` points to; `names`: values of names in host formulas. `kernel`: what
+    makes them, None for torch. Errors: CU301, CU826, as `list_shape`."""
+    kind = _kind(place)
+    wanted = {n.name for n in walk(kind) if isinstance(n, Attr) and n.base == Name("p")}
+    hosts = {f.name: f.value.expr for f in contract.params if f.name in wanted and isinstance(f.value, HostValue)}
+    params = {name: evaluate_number(host, names) for name, host in hosts.items()}
+    shape = list_shape(kind, names, params)
+    maker = None
+    if kernel is not None:
+        blocks = max(1, min(shape.tiles, _BLOCKS_A_PROCESSOR * device.constants["SM_COUNT"] // max(1, shape.lists)))
+        order = (*map(captured_place, contract.captured), list_place(place))
+        places = {name: at for at, name in enumerate(order)}
+        packed = packing(_of_maker(contract, place), {}, names, places)
+        maker = Maker(kernel, shape.lists * blocks, int(evaluate_number(contract.block, names)), packed)
+    captured = tuple(f.name for f in contract.captured)
+    return ListPlan(kind, shape, names, params, captured, device.torch_device, maker)
+
+
+def _kind(place: ParamField) -> TileList:
+    assert isinstance(place.value, TileListAddress)
+    return place.value.kind
+
+
+# ---- the text of the kernel that makes lists -------------------------------------------------------------------------
+
+
+def load_makers(device: Device, text: KernelText, form: Instantiation, head_dim: int) -> dict[str, LoadedKernel]:
+    """What makes the lists of a kernel of this form, by the fields that point to them. Errors: those of `device.load`."""
+    texts = {f.name: list_text(text, f, form) for f in text.contract.tile_lists}
+    return {name: device.load(made, form.dtype, head_dim) for name, made in texts.items()}
+
+
+def list_text(text: KernelText, place: ParamField, form: Instantiation) -> KernelText:
+    """The kernel text with the maker of its lists behind it, in the form that the kernel itself has."""
+    contract, kind = text.contract, _kind(place)
+    macros = dict(form.macros)
+    sizes = {f.size: f"p.{f.name}" for f in contract.params if f.size is not None}
+    defined = {f"LIST_{macro}": sizes.get(size, size) for size, macro in _SIZE_MACROS.items()}
+    defined |= {"LIST_ENTRIES": f"p.{place.name}", "LIST_ROWS": _said(kind.rows, macros)}
+    defined |= {"LIST_AXES": str(len(kind.axes)), "LIST_KEYS": _said(kind.keys, macros)}
+    threads = _said(contract.block, macros)
+    defined |= {"LIST_QUERIES": _said(contract.query_tile, macros), "LIST_THREADS": threads}
+    lines = "".join(f"#define {name} {value}\n" for name, value in defined.items())
+    source = SourceFile(text.source.name, text.source.data + f'\n{lines}#include "{HEADER}"\n'.encode())
+    made = replace(
+        _of_maker(contract, place),
+        macros=tuple(MacroChoice(m.name, (IntLit(macros[m.name]),)) for m in contract.macros),
+        shared_bytes=IntLit(_SHARED_BYTES * int(threads)),
+    )
+    return KernelText(source, made, tuple(dict.fromkeys((*text.include_dirs, KERNELS_DIR))))
+
+
+def _said(size: Expr, macros: Mapping[str, int]) -> str:
+    """A size as the text says it: a field of Params, or a number."""
+    match size:
+        case Attr(Name("p"), name):
+            return f"p.{name}"
+        case _:
+            return str(evaluate_number(size, macros))
+
+
+def _of_maker(contract: LaunchContract, place: ParamField) -> LaunchContract:
+    """Of the kernel that makes the lists of `place`: it reads the same `Params`, but no input and no output."""
+
+    def seen(known: ParamField) -> ParamField:
+        match known.value:
+            case TileListAddress(kind) if known.name == place.name:
+                return replace(known, value=TileListAddress(kind, made=True))
+            case CapturedAddress() | HostValue():
+                return known
+            case _:
+                return replace(known, value=Unread())
+
+    return replace(contract, entry=ENTRY, params=tuple(seen(f) for f in contract.params))
