@@ -149,7 +149,7 @@ def _adapt(built: Built, kernel: str, arch: str) -> None:
             cases = gpu_cases(attention.spec, adapted.shape)
             built.problems = checker.problems(cases if first else cases[::SPARSE])
         if first and not built.mutant_problems:
-            built.mutant_problems = [checker.problem(c) for c in mutant_cases(attention.spec, task.head_dim)]
+            built.mutant_problems = checker.problems(mutant_cases(attention.spec, adapted.shape))
     if first:
         built.mutants += _mutants(adapted, kernel, task, arch)
 
