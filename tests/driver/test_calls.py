@@ -120,6 +120,31 @@ def test_a_number_may_be_a_tensor_and_a_tensor_a_number() -> None:
     assert error.diagnostics[0].code == "CU824" and "adapted to this call it is refused" in str(error)
 
 
+def attended_by(q, k, v, reach):
+    far = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).abs() > reach
+    return times(scores(q, k).masked_fill(far, -torch.inf).softmax(-1), v)
+
+
+def test_a_flag_where_a_number_was_is_fixed_at_its_value() -> None:
+    """Python's True is 1; the specialisation for flags holds for the one that it was made for."""
+    run = operator(attended_by, specialise=True, reach=lambda s: 5)
+    for reach in (5, True, torch.tensor(7), 5.5, True):
+        check(run, attended_by, qkv(), reach=reach)
+    assert refused(run, reach=False).diagnostics[0].code == "CU821"
+
+
+def test_an_index_that_only_fake_tensors_take_is_refused() -> None:
+    def keyed(q, k, v, table, place):
+        return times((scores(q, k) + table[place]).softmax(-1), v)
+
+    run = operator(keyed, specialise=True, table=lambda s: torch.zeros(9), place=lambda s: torch.arange(s.Lk) % 9)
+    place = torch.arange(L) % 9
+    check(run, keyed, qkv(), table=torch.arange(9.0), place=place.int())
+    for dtype in (torch.int8, torch.int16):
+        error = refused(run, table=torch.arange(9.0), place=place.to(dtype))
+        assert error.diagnostics[0].code == "CU824" and "the reference fails" in str(error)
+
+
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 

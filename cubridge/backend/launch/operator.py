@@ -139,11 +139,13 @@ class AttentionOperator:
             if self._specialise is None:
                 raise
             refuse_capturing(inputs[0].device, "arguments of a new kind are given")
-            count = len(self.plan.free)
             sizes = bind_sizes(self.plan.text.contract, dict(zip("qkv", inputs, strict=True)))
-            other = self._specialise(dict(zip(self.plan.free, given, strict=False)), sizes, error)
+            named = dict(zip(self.plan.free, given, strict=False))
+            other = self._specialise(named, sizes, error)
+            bind_extras(other.plan.arguments, (), named)
             self._say(f"{error.diagnostics[0].message}: the reference is adapted to such calls too")
-            return lambda inputs, given: other.run(inputs, given[:count])
+            places = [self.plan.free.index(name) for name in other.plan.free]
+            return lambda inputs, given: other.run(inputs, tuple([given[at] for at in places]))
 
     def launcher(self, device: torch.device) -> Launcher:
         """The launcher for tensors on `device`. Errors: CU820 where nothing there runs kernels."""

@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 from cubridge.engine.elements import default_dtype
 from cubridge.frontend.reference.algebra.terms import Term
 from cubridge.frontend.reference.evaluate import CPU, evaluate_number
-from cubridge.frontend.reference.record import Call, Recording
+from cubridge.frontend.reference.record import Call, Recording, first_line
+from cubridge.frontend.reference.refusal import fail
 from cubridge.frontend.reference.sizes import SizeReader
 
 _FILLS: Final = {
@@ -103,7 +104,7 @@ class Replay:
             elif call.func in _VIEWS:
                 result = torch.reshape(*args)  # pyright: ignore
             else:
-                result = call.func(*args, **kwargs)
+                result = _result(call, args, kwargs)
         if self.wide and is_constant(call) and isinstance(result, Tensor) and result.is_floating_point():
             result = result.to(call.out.dtype)
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -129,6 +130,14 @@ class Replay:
         if term not in self.numbers:
             self.numbers[term] = evaluate_number(term, self.sizes)
         return self.numbers[term]
+
+
+def _result(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Errors: CU474 for what fake tensors were taken for and real ones are not, as an index of 8 bits."""
+    try:
+        return call.func(*args, **kwargs)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        fail("CU474", f"the reference fails on numbers: {type(error).__name__}: {first_line(error)}", call.span)
 
 
 def _makes_from_numbers(call: Call) -> bool:
