@@ -147,7 +147,7 @@ class Nowhere:
     torch_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     constants: Mapping[str, int] = field(default_factory=lambda: {"SM_COUNT": 132, "L2_BYTES": 50 << 20})
     maps_can_be_kept: bool = True
-    makes_lists: bool = False
+    makes_lists: bool = True
 
     def load(self, text: KernelText, dtype: DType, head_dim: int) -> Nothing:
         return Nothing(listed_instantiations(text.contract, dtype, head_dim)[0])
