@@ -19,9 +19,10 @@ from cubridge.backend.launch.extras import ExtraArgument
 from cubridge.backend.launch.kinds import NumberKind, TensorKind
 from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
 from cubridge.driver.captures import SpecCaptures
+from cubridge.driver.reference import means_the_same
 from cubridge.driver.saved import Saved
 from cubridge.driver.specialise import Specialiser
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.spec import Shape
 from cubridge.ir.types import DTYPES
 from cubridge.judge.checker import Checker, approximations
@@ -175,17 +176,21 @@ class DeviceCheck:
     folder: Path
 
     def __call__(self, launcher: Launcher, kernel: LoadedKernel, head_dim: int) -> None:
-        """Errors: CU828 with the first problem that the kernel gets wrong."""
+        """Errors: CU828 with the first problem that the kernel gets wrong; CU824 for an element type in which the reference is
+        another."""
         # The bound is derived by autograd, which torch switches off inside an operator: for this thread alone.
         with ThreadPoolExecutor(1) as outside:
             outside.submit(self._judge, launcher, kernel, head_dim).result()
 
     def _judge(self, launcher: Launcher, kernel: LoadedKernel, head_dim: int) -> None:
         traced = self.adapted.reference.traced
+        dtype = next(name for name, d in DTYPES.items() if d == kernel.instantiation.dtype)
+        if dtype != self.adapted.dtype and not means_the_same(self.adapted.reference, dtype):
+            message = f"in {dtype} the reference computes something else than in {self.adapted.dtype}"
+            raise Refused(Diagnostic("CU824", message, help=f'adapt it with dtype="{dtype}"'))
         note = self.folder / f"{content_key(kernel.key, traced.spec)}.checked"
         if note.exists():
             return
-        dtype = next(name for name, d in DTYPES.items() if d == kernel.instantiation.dtype)
         checker = Checker(self.adapted.reference.attention, dtype, approximations(self.adapted.target))
         shape = replace(self.adapted.shape, D=head_dim)
         for result in checker.run(LaunchRunner(launcher, "device", runs=2), self.cases(traced.spec, shape)):

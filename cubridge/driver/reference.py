@@ -15,7 +15,7 @@ from cubridge.judge.attention import Attention
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cubridge.ir.spec import Shape
+    from cubridge.ir.spec import AttentionSpec, Shape
     from cubridge.judge.attention import Captures, Extra
 
 
@@ -63,6 +63,17 @@ def reread(
     loaded = replace(reference.traced.reference, extra_inputs=extra_inputs)  # pyright: ignore[reportArgumentType]
     traced = trace(loaded, None, DTYPES[dtype])
     return TracedReference(traced, _attention(loaded.name, traced), reference.path)
+
+
+def means_the_same(reference: TracedReference, dtype: str) -> bool:
+    """Does the reference compute the same of q, k, v in another element type? Errors: CU47x to CU49x."""
+    traced = reference.traced
+    return says(trace(traced.reference, traced.shape, DTYPES[dtype]).spec) == says(traced.spec)
+
+
+def says(spec: AttentionSpec) -> AttentionSpec:
+    """What a spec computes, without the remarks on how it was read."""
+    return replace(spec, specialised=(), assumptions=(), warnings=())
 
 
 def _attention(name: str, traced: Traced) -> Attention:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cubridge.backend.compile.cache import content_key
 from cubridge.driver.kernels import PACKAGED, choose_kernel
-from cubridge.driver.reference import TracedReference, read_reference
+from cubridge.driver.reference import TracedReference, read_reference, says
 from cubridge.ir.diagnostics import CuError, Diagnostic
 
 if TYPE_CHECKING:
@@ -114,5 +114,4 @@ def _reference(reference: TracedReference) -> SavedFile | SavedCallable:
 
 
 def _spec_key(reference: TracedReference) -> str:
-    spec = reference.attention.spec
-    return content_key(replace(spec, specialised=(), assumptions=(), warnings=()))
+    return content_key(says(reference.attention.spec))

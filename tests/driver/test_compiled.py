@@ -128,6 +128,26 @@ def test_a_kernel_is_judged_once_before_its_first_result(adapted: Adapted, tmp_p
     assert cases == [64] and len(list(tmp_path.glob("*.checked"))) == 1
 
 
+def test_an_element_type_in_which_the_reference_is_another_is_refused(tmp_path: Path) -> None:
+    """-3.4e38 is a mask; what fp16 has for it is a bias."""
+
+    def filled(q, k, v):
+        s = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * q.shape[-1] ** -0.5
+        later = torch.arange(k.shape[2]) > torch.arange(q.shape[2])[:, None]
+        s = s.masked_fill(later, torch.finfo(q.dtype).min)
+        return torch.softmax(s, -1) @ v.repeat_interleave(q.shape[1] // k.shape[1], 1)
+
+    def one(spec, shape):
+        return [Case("random", Shape(1, 2, 1, 33, 65, 64))]
+
+    device = EmulatorDevice(schedules=(0,))
+    run = compile_adapted(adapt_unchecked(filled), lambda _: device, cases=one, cache_dir=tmp_path)
+    run(*qkv())
+    with pytest.raises(CuError, match="in fp16 the reference computes something else") as caught:
+        run(*qkv(dtype=torch.float16))
+    assert caught.value.diagnostics[0].code == "CU824"
+
+
 def test_a_wrong_kernel_gives_no_result(adapted: Adapted, tmp_path: Path) -> None:
     def one(spec, shape):
         return [Case("random", Shape(1, 2, 1, 33, 65, 64))]
