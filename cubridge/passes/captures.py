@@ -88,6 +88,7 @@ class PlaceCaptured(Pass):
                p.doc[tile.b, i]           -->  tile.doc_i, filled by tile_setup; i clamped to the last row
                p.doc[tile.b, j]           -->  doc_j, loaded once per key column; the table padded to whole tiles, or j clamped
                p.table[tile.h, i - j + R] -->  the same, with i and j clamped where the index could leave the table
+               p.text[tile.b, j]          -->  of a table that ends before the keys do: j clamped to it; a guard decides what counts
                p.table[p.index[tile.b, j]] --> the same, with what is read as an index clamped to the table"""
 
     name: ClassVar[str] = "place-captured"
@@ -187,11 +188,28 @@ class _Placer:
         padded = self._padded(load, field)
         if padded is not None:
             return padded
-        for rows, keys in ((True, False), (False, True)):
+        for rows, keys in ((True, False), (False, True), (True, True)):
             tried = _clamped(load, rows, keys)
             if self._is_in_range(tried):
                 return tried
-        return _clamped(load, rows=True, keys=True)
+        return self._inside(load)
+
+    def _inside(self, load: Index) -> Index:
+        """The load with its own indices clamped to the table: what guards it, as the condition of a `where`, stands elsewhere."""
+        extents = _table(self.kernel, load).type.extents
+        indices = (
+            self._clamped_to(x, extent) if _reads(x, ("i", "j")) else x
+            for x, extent in zip(load.indices, extents, strict=True)
+        )
+        return replace(load, indices=tuple(indices))
+
+    def _clamped_to(self, index: Expr, extent: Expr) -> Expr:
+        if not nonnegative(poly(index), self.facts):
+            index = Call("maximum", (index, IntLit(0)))
+        if at_most(poly(index) + 1, poly(extent), self.facts):
+            return index
+        last = IntLit(extent.value - 1) if isinstance(extent, IntLit) else Binary("-", extent, IntLit(1))
+        return Call("minimum", (index, last))
 
     def _is_in_range(self, load: Index) -> bool:
         """Are the indices that read i or j surely inside of their extents, also of loads that are indices."""

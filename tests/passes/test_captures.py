@@ -62,7 +62,9 @@ def _t(kernel: Kernel) -> tuple[object, object]:
     [
         ("Lk", "t[j]", "t_j = p.t[j]"),
         ("maximum(Lq, Lk)", "t[j]", "t_j = p.t[j]"),
-        ("Lq", "t[j]", "t_j = p.t[minimum(j, Lk - 1)]"),
+        ("Lq", "t[j]", "t_j = p.t[minimum(j, Lq - 1)]"),
+        ("Lk // 4", "t[j]", "t_j = p.t[minimum(j, Lk // 4 - 1)]"),
+        ("Lk - 1", "t[j - 1]", "t_j = p.t[minimum(maximum(j - 1, 0), Lk - 1 - 1)]"),
         ("Lk", "t[Lk - 1 - j]", "t_j = p.t[Lk - 1 - minimum(j, Lk - 1)]"),
         (
             "Hq, 21",

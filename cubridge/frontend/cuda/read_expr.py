@@ -155,6 +155,8 @@ class ExprReader:
                 return CallOf(self.text.text(fn), args, span=span)
             case "primitive_type" | "sized_type_specifier":
                 return self._cast_call(fn, args, span)
+            case "parenthesized_expression" if self._names_type(fn):  # a cast, where the operand has parentheses too
+                return self._cast_call(named(fn)[0], args, span)
             case "template_function":
                 return self._template_call(fn, args, span)
             case "field_expression":
@@ -164,6 +166,10 @@ class ExprReader:
             case _:
                 pass
         return Unknown(f"call of a {fn.type}", span=span)
+
+    def _names_type(self, node: Node) -> bool:
+        inner = named(node)
+        return len(inner) == 1 and self.text.text(inner[0]) in _TYPE_NAMES
 
     def _cast_call(self, fn: Node, args: tuple[CExpr, ...], span: Span) -> CExpr:
         return Cast(self.base_type(fn), args[0], span=span) if len(args) == 1 else Unknown("cast", span=span)
@@ -216,6 +222,10 @@ class ExprReader:
         if inner is None:
             inner = next((c for c in named(node) if "declarator" in c.type or c.type.endswith("identifier")), None)
         return (base, "") if inner is None else self.declared(base, inner)
+
+
+_TYPE_NAMES: Final = frozenset(("i64", "u32", "u64"))
+"""Types that every kernel text has under names of their own, which no tree knows."""
 
 
 def named(node: Node) -> list[Node]:

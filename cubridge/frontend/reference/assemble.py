@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import sympy
+from torch import Tensor
 
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.predicates import TRUE, is_zero
@@ -53,6 +54,7 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
     conditions = _conditions(recording, reader)
     current.learn([t for t, _ in conditions])
     reader.learn(t for t, _ in conditions)
+    current.no_flags = frozenset(n for n, value in recording.examples.items() if not _is_flag(value))
     lifter = Lifter(recording, reader)
     lifter.run(HANDLERS)
     axes = _axes(recording, reader)
@@ -82,6 +84,11 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
     warnings = warnings_of(normalizer, lifter, table, current)
     spec = replace(spec, captures=table.captures(writer), warnings=warnings)
     return Assembled(spec, normalizer, axes, lifter, table, tuple(t for t, _ in conditions), dict(current.subscripts))
+
+
+def _is_flag(example: Tensor | float) -> bool:
+    """May it hold 0 and 1 alone? A number that is given by itself is a factor."""
+    return isinstance(example, Tensor) and example.dim() > 0 and bool(((example == 0) | (example == 1)).all())
 
 
 def _axes(recording: Recording, reader: SizeReader) -> Axes:
@@ -192,7 +199,9 @@ def _specialised(recording: Recording, conditions: list[tuple[Term, Span]]) -> t
 
 
 def _fixed_state(reference: Reference, recording: Recording) -> Iterator[Remark]:
-    """Numbers that the reference keeps, and numbers read from tensors that it keeps."""
+    """Numbers that the reference keeps, and numbers read from tensors that it keeps; what it returns without asking."""
+    if recording.nones:
+        yield Remark("the reference returns None beside its tensors, the operator does not", reference.span)
     given = {*recording.inputs, *recording.scalars}
     for path, value in fixed_numbers(reference.function, given).items():
         yield Remark(f"`{path}` is fixed at {value}")

@@ -63,7 +63,12 @@ _STATE: Final = "keep what it computes free of branches on values, counters and 
 def conditions_on_ones(traced: Traced, shape: Shape) -> Iterator[Term]:
     """`size >= 2` for each size that the reference treats otherwise where it is 1. `shape` meets the preconditions."""
     for name, single in _with_one(traced, shape):
-        if _agrees(traced, single) is not True:
+        agrees = _agrees(traced, single)
+        if (
+            agrees is None and traced.dtype is not torch.float32
+        ):  # a mask of half precision goes with q of its type alone
+            agrees = _agrees(traced, single, traced.dtype)
+        if agrees is not True:
             yield at_least_zero(integers.sub(size(name), const(2)))
 
 

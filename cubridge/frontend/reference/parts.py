@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 from cubridge.frontend.reference.algebra.constructors import rebuilt_in_place
 from cubridge.frontend.reference.algebra.numbers import integral, split_product
 from cubridge.frontend.reference.algebra.predicates import TRUE
+from cubridge.frontend.reference.algebra.reals import mul
 from cubridge.frontend.reference.algebra.reduce import replace, substitute
 from cubridge.frontend.reference.algebra.selection import is_masking
 from cubridge.frontend.reference.algebra.terms import (
@@ -108,6 +109,14 @@ class PartReader:
                     place_of(term),
                     _MIXED,
                 )
+        if term.kind == "sum" and _is_product_sum(term):
+            part = text(term.index.extent)
+            refuse(
+                "CU484",
+                f"a product of q and k over {part} of {text(self.axes.d_extent)} columns",
+                place_of(term),
+                _PARTS,
+            )
         refuse(
             "CU483",
             f"{_VERB[term.kind]} over {text(term.index.extent)} of values computed from q and k is not a reduction over keys",
@@ -202,6 +211,8 @@ class PartReader:
     def _captured(self, term: Term, key: Index | None) -> Term:
         """A value of q alone, of k alone or of captures: a tensor computed before the launch."""
         self._check_reads(term)
+        if isinstance(term, Apply) and term.op == "mul" and isinstance(term.args[0], Const):  # -x and x are one tensor
+            return mul(term.args[0], self._captured(mul(*term.args[1:]), key))
         term_, indices, subscripts = self._own_axes(term, key)
         for known in self.computed:
             if known.term is term_:
@@ -282,5 +293,9 @@ _ROW_KINDS: Final[dict[str, RowKind]] = {"sum": "sum", "max": "max", "min": "min
 _VERB: Final = {"sum": "a sum", "max": "a maximum", "min": "a minimum", "any": "a test", "all": "a test"}
 _OUTSIDE: Final = "apply it to q, k, v before, or to the output after the kernel"
 _BEFORE: Final = "change q and k before the kernel, and pass the changed ones"
+_PARTS: Final = (
+    "a sum of products over parts of the columns is one product: join the parts with torch.cat((nope, rope), -1) "
+    "and multiply q and k once"
+)
 _MIXED: Final = "a kernel computes each row from its own scores; normalise over the last dimension"
 _PASSES: Final = "a kernel passes over the keys once"

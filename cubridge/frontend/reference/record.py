@@ -184,7 +184,8 @@ LOOP_HELP: Final = "write a Python loop over positions as a comparison of index 
 class Recording:
     """What one run of the reference did. `symbols`: sympy symbol -> name of the size or scalar argument; `sizes`: their
     values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are; `asked`: see `Rewrite`; `numbers`:
-    read from tensors that the reference keeps."""
+    read from tensors that the reference keeps; `examples`: the extra inputs of this run; `nones`: what
+    it returns besides."""
 
     calls: list[Call]
     outputs: tuple[Tensor, ...]
@@ -199,6 +200,8 @@ class Recording:
     extents: dict[str, tuple[Extent, ...]]
     asked: frozenset[str]
     numbers: tuple[StateNumber, ...]
+    examples: dict[str, Tensor | int | float | bool]
+    nones: int
 
     def fixed_heads(self) -> frozenset[str]:
         """The head sizes, if a guard made their product a number, as a Python loop over heads does."""
@@ -260,12 +263,13 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
             inputs[name] = torch.empty([e.symbolic(dims, sizes.make) for e in formula], dtype=example.dtype)
     state = State.of(reference.function, reference.span)
     recorder, rewrite = Recorder(fake, state), Rewrite()
-    outputs = _run(reference, recorder, rewrite, sizes.symbols, inputs, numbers)
+    outputs, nones = _run(reference, recorder, rewrite, sizes.symbols, inputs, numbers)
     return Recording(
         recorder.calls, outputs, inputs, scalars, tuple(recorder.reals.values()), env, sizes.symbols, hints,
         frozenset(name for name in hints if name not in sizes.symbols.values()),
         frozenset(name for name in scalars if name not in sizes.symbols.values()),
         extents, frozenset(rewrite.asked), tuple(_state_number(state, n) for n in rewrite.numbers),
+        {**scalars, **{name: example for name, (example, _) in tensors.items()}}, nones,
     )  # fmt: skip
 
 
@@ -283,7 +287,8 @@ def _run(
     symbols: Mapping[sympy.Symbol, str],
     inputs: Mapping[str, Tensor],
     scalars: Mapping[str, Any],
-) -> tuple[Tensor, ...]:
+) -> tuple[tuple[Tensor, ...], int]:
+    """What it returns, and how many None stand behind that."""
     names = list(inputs)
 
     def run_reference(*values: Tensor) -> Any:
@@ -316,10 +321,14 @@ def _run(
     except BaseException as error:  # whatever the user's code raises
         _fail(error, recorder.current if recorder.current is not NOWHERE else reference.span, symbols, inputs)
     results = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    tensors = len(results)
+    while tensors > 1 and results[tensors - 1] is None:  # attention weights that were not asked for
+        tensors -= 1
+    results, nones = results[:tensors], len(results) - tensors
     if not results or not all(isinstance(r, Tensor) for r in results):
         kinds = ", ".join("Tensor" if isinstance(r, Tensor) else type(r).__name__ for r in results) or "nothing"
         raise CuError(Diagnostic("CU475", f"the reference returns {kinds}, not a tensor", reference.span))
-    return results
+    return results, nones
 
 
 def _fail(

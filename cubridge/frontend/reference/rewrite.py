@@ -123,6 +123,14 @@ def _in_place(name: str) -> Callable[..., Tensor]:
     return rewritten
 
 
+def _fill_diagonal(x: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Functionalize does not know it."""
+    if wrap or x.dim() != 2:
+        raise UseOriginal
+    diagonal = torch.arange(x.shape[0])[:, None] == torch.arange(x.shape[1])
+    return x.copy_(x.masked_fill(diagonal, fill_value))
+
+
 def _into(func: Callable[..., Tensor], *args: Any, out: Tensor, **options: Any) -> Tensor:
     """An operation with `out=`, as one that writes what it gives: functionalize does not know all of them."""
     result = func(*args, **options)
@@ -206,6 +214,7 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     F.pad: _pad,
     **{getattr(torch.Tensor, f"{name}_"): _in_place(name) for name in _IN_PLACE},
     **{getattr(torch, f"{name}_"): _in_place(name) for name in _IN_PLACE if hasattr(torch, f"{name}_")},
+    torch.Tensor.fill_diagonal_: _fill_diagonal,
     torch.Tensor.__ipow__: _in_place("pow"),
     torch.Tensor.__imod__: _in_place("remainder"),
     torch.Tensor.__ifloordiv__: _in_place("floor_divide"),

@@ -9,9 +9,11 @@ import builtins
 import contextlib
 import functools
 import math
+import operator
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch.fx.experimental.sym_node import SymNode
@@ -23,16 +25,15 @@ _Cached: Final = type(functools.lru_cache(max))
 _UNARY: Final = ("log", "sqrt", "exp", "log2", "tanh", "sin", "cos")
 
 
-def _opaque(name: str) -> Callable[..., Any]:
-    real = getattr(math, name)
+def _opaque(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     opaque = getattr(sympy_functions, f"OpaqueUnaryFn_{name}")
 
-    def function(x: Any, *rest: Any) -> Any:
+    def function(x: Any, *rest: Any, **options: Any) -> Any:
         if isinstance(x, Symbolic):
             node = x.node
-            value = torch.SymFloat(SymNode(opaque(node.expr), node.shape_env, float, real(node.hint)))
+            value = torch.SymFloat(SymNode(opaque(node.expr), node.shape_env, float, float(real(node.hint))))
             return value / real(*rest) if rest else value
-        return real(x, *rest)
+        return real(x, *rest, **options)
 
     return function
 
@@ -46,8 +47,27 @@ def _isqrt(real: Callable[..., Any], sqrt: Callable[..., Any]) -> Callable[..., 
 
 
 def _math_functions() -> dict[str, Callable[..., Any]]:
-    table = {name: _opaque(name) for name in _UNARY if hasattr(sympy_functions, f"OpaqueUnaryFn_{name}")}
+    table = {
+        name: _opaque(name, getattr(math, name)) for name in _UNARY if hasattr(sympy_functions, f"OpaqueUnaryFn_{name}")
+    }
     return {**table, "pow": _power(math.pow), "isqrt": _isqrt(math.isqrt, table["sqrt"])}
+
+
+def _numpy_functions() -> dict[str, Callable[..., Any]]:
+    """Of single numbers; whatever else they are called with goes to numpy."""
+    one = {name: getattr(math, name) for name in ("floor", "ceil")}
+    made: dict[str, Callable[..., Any]] = {n: lambda x, f=f: torch.sym_float(f(x)) for n, f in one.items()}
+    made |= {"power": operator.pow, "abs": abs, "square": lambda x: x * x}
+    made |= {"maximum": torch.sym_max, "minimum": torch.sym_min}
+    found = {name: _of_symbols(getattr(np, name), function) for name, function in made.items()}
+    return found | {n: _opaque(n, getattr(np, n)) for n in _UNARY if hasattr(sympy_functions, f"OpaqueUnaryFn_{n}")}
+
+
+def _of_symbols(real: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
+    def function(*args: Any, **options: Any) -> Any:
+        return symbolic(*args) if any(isinstance(a, Symbolic) for a in args) else real(*args, **options)
+
+    return function
 
 
 class _AcceptsInstances(type):
@@ -100,7 +120,8 @@ def _has_symbolic(options: dict[str, Any]) -> bool:
 def symbolic_numbers(namespace: dict[str, Any], attention: Callable[..., Any]) -> Generator[None]:
     """Inside, `math` and the names of `namespace` follow symbolic sizes, and scaled_dot_product_attention takes symbolic
     booleans, which `attention` then computes. Everything is put back."""
-    places = [(math, name, function) for name, function in _math_functions().items()]
+    places: list[tuple[Any, str, Callable[..., Any]]] = [(math, n, f) for n, f in _math_functions().items()]
+    places += [(np, name, function) for name, function in _numpy_functions().items()]
     fused = F.scaled_dot_product_attention
     places.append((F, "scaled_dot_product_attention", _attention(fused, attention)))
     originals = [(module, name, getattr(module, name)) for module, name, _ in places]

@@ -7,6 +7,7 @@ What is left is a polynomial in the sizes; with each size written 1 + s it is >=
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from cubridge.frontend.reference.algebra.polynomials import (
     ONE,
@@ -184,6 +185,7 @@ def _floor(a: Term, n: Term) -> Term:
 
 
 def _nonneg_in_sizes(terms: Terms) -> bool:
+    terms = _with_largest_sizes(terms)
     if _all_coefficients_positive(terms):
         return True
     p = from_terms(terms)
@@ -192,6 +194,20 @@ def _nonneg_in_sizes(terms: Terms) -> bool:
         for fact in arena().facts
         for times in _multiples(terms, terms_of(fact))
     )
+
+
+def _with_largest_sizes(terms: Terms) -> Terms:
+    """Beside a constant that 32 bits do not hold, a sentinel, a size that is taken away is as large as sizes may be."""
+    constant = terms.get((), 0)
+    if constant <= LARGEST_SIZE:
+        return terms
+    least = {m: c for m, c in terms.items() if len(m) == 1 and c < 0 and isinstance(m[0], Size)}
+    rest = {m: c for m, c in terms.items() if m not in least}
+    return rest | {(): constant + LARGEST_SIZE * sum(least.values())}
+
+
+LARGEST_SIZE: Final = (1 << 31) - 1
+"""Launches of larger sizes are refused."""
 
 
 def _multiples(terms: Terms, fact: Terms) -> Iterator[Term]:

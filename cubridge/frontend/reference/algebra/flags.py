@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cubridge.frontend.reference.algebra.numbers import split_product
 from cubridge.frontend.reference.algebra.polynomials import terms_of
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Load, Term
+from cubridge.frontend.reference.algebra.terms import Apply, Const, Load, Term, arena
 
 _INPUTS = frozenset(("q", "k", "v"))
 
@@ -29,7 +29,11 @@ def flag_of(term: Term) -> tuple[Load, int, int] | None:
 
 
 def _flag(element: Term | None, times: int | None, constant: int | None) -> tuple[Load, int, int] | None:
-    if not isinstance(element, Load) or element.reads & _INPUTS or (times, constant) not in ((1, 0), (1, -1), (-1, 1)):
+    if (
+        not isinstance(element, Load)
+        or element.reads & _INPUTS | arena().no_flags
+        or (times, constant) not in ((1, 0), (1, -1), (-1, 1))
+    ):
         return None
     assert times is not None and constant is not None
     return element, times + constant, constant

@@ -10,9 +10,11 @@ from tests.frontend.reference.references import (
     public,
     refused,
     scores,
+    spellings,
     windows,
 )
 
 __all__ = [
-    "captures", "heads", "in_place", "masks", "modules", "normalizers", "public", "refused", "scores", "windows",
+    "captures", "heads", "in_place", "masks", "modules", "normalizers", "public", "refused", "scores", "spellings",
+    "windows",
 ]  # fmt: skip

@@ -29,8 +29,8 @@ class CausalBuffer(nn.Module):
 
 accepts(
     mask="bias[i, j] != 0",
-    score="s * temperature",
-    captures=("bias[512, 512] state f32", "temperature[] state f32"),
+    score="s * temperature[0]",
+    captures=("bias[512, 512] state f32", "temperature[1] state f32"),
     requires=("Lq <= 512", "Lk <= 512"),
 )(CausalBuffer().eval())
 

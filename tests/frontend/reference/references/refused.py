@@ -100,7 +100,7 @@ def differential_attention(q, k, v):
     return a.softmax(-1) @ v - 0.5 * ((a * 2).softmax(-1) @ v)
 
 
-@refuses("CU483", "is not a reduction over keys", "[..., :half]")
+@refuses("CU484", "over D // 2 of D columns", "[..., :half]")
 def product_of_half_heads(q, k, v):
     k, v, half = repeated(k, q), repeated(v, q), q.shape[-1] // 2
     a = q[..., :half] @ k[..., :half].mT
