@@ -75,7 +75,12 @@ def _shape(text: str) -> object:
     parts = text.split(",")
     if len(parts) != 6 or not all(p.strip().isdecimal() for p in parts):
         raise argparse.ArgumentTypeError(f"`{text}` is not six sizes B,Hq,Hk,Lq,Lk,D")
-    return Shape(*(int(p) for p in parts))
+    shape = Shape(*(int(p) for p in parts))
+    if 0 in shape.sizes().values():
+        raise argparse.ArgumentTypeError(f"`{text}` has a size of 0")
+    if shape.Hq % shape.Hk:
+        raise argparse.ArgumentTypeError(f"`{text}` has {shape.Hq} query heads, which {shape.Hk} key heads do not divide")
+    return shape
 
 
 def _instance(parser: argparse.ArgumentParser) -> None:

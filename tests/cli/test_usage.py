@@ -18,6 +18,8 @@ from tests.support.command import cuirc
         ["explain", "a.py", "--nonsense"],
         ["explain", "a.py", "--shape", "1,2,3"],
         ["explain", "a.py", "--shape", "1,2,1,x,5,64"],
+        ["explain", "a.py", "--shape", "1,3,2,5,5,64"],
+        ["adapt", "a.py", "--shape", "1,2,1,5,0,64", "-o", "b"],
         ["adapt", "a.py"],
         ["adapt", "a.py", "--dtype", "fp32", "-o", "out"],
         ["adapt", "a.py", "-o", ""],

@@ -65,7 +65,7 @@ WRONG = (
         "instance_raises_no_exception", "class attention:\n    def __init__(self):\n        raise BaseException('x')\n",
         "CU472", FAILED, 3, "`attention()` fails: x",
     ),
-    Wrong("asserts", "    assert q.shape[2] == 7\n    return s\n", "CU474", FAILED, 8, "AssertionError"),
+    Wrong("asserts", "    assert q.shape[2] == 7 > q.shape[2]\n    return s\n", "CU474", FAILED, 8, "AssertionError"),
     Wrong("wrong_shape", "    return (s.softmax(-1) @ v).transpose(1, 2)\n", "CU475", FAILED, 8, "[B, Lq, Hq, D]"),
     Wrong("no_result", "    s.softmax(-1) @ v\n", "CU475", FAILED, 5, "NoneType, not a tensor"),
     Wrong("endless", "def attention(q, k, v):\n    return attention(q, k, v)\n", "CU474", FAILED, 2, "RecursionError"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 
-_MOST: Final = 90
+_MOST: Final = 60
 """Failing at once, an attempt takes some hundredths of a second."""
 _LARGEST: Final = 1 << 14
 

@@ -137,13 +137,16 @@ def fixed_numbers(function: object, given: Container[str]) -> dict[str, str]:
     return found
 
 
+_LEAST: Final = 3
+
+
 def integers_of(function: object) -> list[int]:
-    """Integers that the code and its variables hold."""
+    """Integers that the code and its variables hold; the least are axes and factors rather than sizes."""
     found = [r.value for r in reachable(function) if type(r.value) is int]
     codes = (
         r.value.__code__ for r in reachable(function) if isinstance(r.value, FunctionType) and not is_foreign(r.value)
     )
-    return found + [n for code in codes for n in code.co_consts if type(n) is int]
+    return [n for n in (*found, *(n for code in codes for n in code.co_consts)) if type(n) is int and n > _LEAST]
 
 
 def _number_text(value: object) -> str:
