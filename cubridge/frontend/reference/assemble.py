@@ -22,7 +22,6 @@ from cubridge.frontend.reference.normalizer import Normalizer, normalize
 from cubridge.frontend.reference.ops import HANDLERS
 from cubridge.frontend.reference.printing import ExprWriter, text
 from cubridge.frontend.reference.record import Recording
-from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import warnings_of
 from cubridge.frontend.reference.sizes import SizeReader
 from cubridge.frontend.reference.state import fixed_numbers
@@ -45,13 +44,14 @@ class Assembled:
     lifter: Lifter
     table: CaptureTable
     conditions: tuple[Term, ...]
+    own_conditions: tuple[tuple[Term, Span], ...]
     subscripts: dict[tuple[Term, Term], Span]
 
 
 def assemble(reference: Reference, recording: Recording, current: Arena) -> Assembled:
     """Errors: CU475 shapes of the results, those of lifting and extraction."""
     reader = SizeReader(recording)
-    conditions = _conditions(recording, reader)
+    conditions, own_conditions = _conditions(recording, reader)
     current.learn([t for t, _ in conditions])
     reader.learn(t for t, _ in conditions)
     current.no_flags = frozenset(n for n, value in recording.examples.items() if not _is_flag(value))
@@ -79,11 +79,21 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
         assumptions=(
             *(Remark(what, span) for what, span in current.assumptions.items()),
             *(Remark(f"`{name}` holds 0 and 1 alone", span) for name, span in current.flags.items()),
+            *(Remark(f"{text(term)}, an extent of an argument", span) for term, span in own_conditions),
         ),
     )
     warnings = warnings_of(normalizer, lifter, table, current)
     spec = replace(spec, captures=table.captures(writer), warnings=warnings)
-    return Assembled(spec, normalizer, axes, lifter, table, tuple(t for t, _ in conditions), dict(current.subscripts))
+    return Assembled(
+        spec,
+        normalizer,
+        axes,
+        lifter,
+        table,
+        tuple(t for t, _ in conditions),
+        tuple(own_conditions),
+        dict(current.subscripts),
+    )
 
 
 def _is_flag(example: Tensor | float) -> bool:
@@ -148,8 +158,12 @@ def _check_shape(what: str, value: Value, wanted: tuple[Term, ...], layout: str,
         raise CuError(Diagnostic("CU475", f"{what} has shape {found}, expected {layout}", span, help=_RETURNS))
 
 
-def _conditions(recording: Recording, reader: SizeReader) -> list[tuple[Term, Span]]:
-    """What the reference's control flow and broadcasts required of the sizes, as read before any size was replaced.
+_Conditions = list[tuple[Term, Span]]
+
+
+def _conditions(recording: Recording, reader: SizeReader) -> tuple[_Conditions, _Conditions]:
+    """What the reference's control flow and broadcasts required of the sizes, as read before any size was replaced; and what of
+    extents of arguments that follow no size.
     An operation that asks for sizes to differ decides on its memory layout; its result is the same where they do not."""
     found: dict[Term, Span] = {}
     for guard, (span, by_operation) in zip(recording.env.guards, recording.env.guard_places, strict=False):
@@ -158,11 +172,9 @@ def _conditions(recording: Recording, reader: SizeReader) -> list[tuple[Term, Sp
     for name in recording.sizes:
         if name in recording.static:
             found.setdefault(_fixed(name, recording), NOWHERE)
-    for term in found:
-        strange = next((x for x in walk(term) if isinstance(x, Size) and x.name not in _SIZES), None)
-        if strange is not None:
-            refuse("CU488", f"an extent of an argument that follows no size is compared: {text(term)}", found[term])
-    return _independent([(t, s) for t, s in found.items() if t is not TRUE])
+    required = [(t, s) for t, s in found.items() if t is not TRUE]
+    own = [(t, s) for t, s in required if any(isinstance(x, Size) and x.name not in _SIZES for x in walk(t))]
+    return _independent([c for c in required if c not in own]), own
 
 
 def _independent(conditions: list[tuple[Term, Span]]) -> list[tuple[Term, Span]]:

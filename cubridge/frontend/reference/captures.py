@@ -14,12 +14,13 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.algebra.polynomials import ZERO
-from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
+from cubridge.frontend.reference.algebra.terms import Load, Sort, Term, is_const, walk
 from cubridge.frontend.reference.evaluate import CPU, TensorEvaluator
 from cubridge.frontend.reference.lift import Computed, Lifter
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.replay import Replay
+from cubridge.frontend.reference.sizes import follows_sizes
 from cubridge.frontend.reference.values import sort_of
 from cubridge.ir.capture_names import is_macro_name
 from cubridge.ir.functions import FUNCTIONS
@@ -35,11 +36,6 @@ _RESERVED: Final = frozenset(
 _ROW: Final = re.compile(r"R\d+")
 """How row reductions are called."""
 _DTYPES: Final[dict[Sort, Literal["f32", "i32", "bool"]]] = {Sort.REAL: "f32", Sort.INT: "i32", Sort.BOOL: "bool"}
-
-
-def follows_sizes(extent: Term) -> bool:
-    """Is it a formula of the sizes of q, k, v?"""
-    return all(x.name in (*SIZES, "G") for x in walk(extent) if isinstance(x, Size))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,16 @@ and LSE get the factors of exp(m) that make up for it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeGuard
 
 from cubridge.frontend.reference.algebra.numbers import number, split_product
 from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg, power, reciprocal
 from cubridge.frontend.reference.algebra.reduce import replace
 from cubridge.frontend.reference.algebra.selection import under
-from cubridge.frontend.reference.algebra.terms import Term, is_op, op_args, sizes_only, symbol, walk
+from cubridge.frontend.reference.algebra.terms import Const, Sort, Term, is_op, op_args, sizes_only, symbol, walk
 from cubridge.frontend.reference.attention import ACC, Attention, Row, S, place_of
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.scaling import Scaling
@@ -45,6 +46,7 @@ def normalize(found: Attention) -> Normalizer:
     found, score = _common_score(found)
     weight, rows = _in_score(found.weight, score), tuple(_row_in_score(r, score) for r in found.rows)
     weight, found = _without_sizes(weight, found)
+    _check_fills(found.mask, rows)
     rate = _shift_rate(weight)
     if not rate:
         rows, finalize, lse = _used(rows, found.finalize, found.lse)
@@ -88,6 +90,27 @@ def _check_single_pass(found: Attention) -> None:
             )
     if _S not in found.weight.reads:
         refuse("CU486", "the weights do not depend on q and k", found.span, "that is a plain sum over v")
+
+
+def _check_fills(mask: Term, rows: tuple[Row, ...]) -> None:
+    """Keys that the weights drop and a finite fill leaves in the sums. Errors: CU486 at the fill."""
+    for row in rows:
+        for part in walk(row.body) if row.over is not mask else ():
+            if is_op(part, "where") and any(_is_fill(x) for x in part.children()[1:]):
+                fill = next(x for x in part.children()[1:] if _is_fill(x))
+                refuse(
+                    "CU486",
+                    f"the sums count keys that are filled with {float(fill.value):g}, and the weights drop them",
+                    place_of(part),
+                    "fill with -torch.inf, so that both see the same keys",
+                )
+
+
+def _is_fill(term: Term) -> TypeGuard[Const]:
+    return isinstance(term, Const) and term.sort is Sort.REAL and -math.inf < term.value <= NOTABLE_FILL
+
+
+NOTABLE_FILL: Final = -1e3
 
 
 # ---- the score -------------------------------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from cubridge.frontend.reference.algebra.terms import Apply, Arena, Const, Size,
 from cubridge.frontend.reference.attention import place_of
 from cubridge.frontend.reference.captures import CaptureTable
 from cubridge.frontend.reference.lift import Lifter
-from cubridge.frontend.reference.normalizer import Normalizer
+from cubridge.frontend.reference.normalizer import NOTABLE_FILL, Normalizer
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import Remark
 
-NOTABLE_FILL: Final = -1e3
 _FP16_MAX: Final = 65504.0
 _EXACT_IN: Final = {torch.bfloat16: 256, torch.float16: 2048}
 

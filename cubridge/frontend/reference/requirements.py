@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from cubridge.frontend.reference.algebra.terms import Sort, Term
 from cubridge.frontend.reference.captures import CaptureValues, Source
 from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
+from cubridge.frontend.reference.printing import text
 from cubridge.frontend.reference.state import StateNumber
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.requirement import Requirement
@@ -26,13 +27,18 @@ _MAY_PASS_32_BITS: Final = {torch.int64: -(1 << 31), torch.uint32: 0, torch.uint
 
 
 def requirements(
-    values: CaptureValues, subscripts: Mapping[tuple[Term, Term], Span], flags: Mapping[str, Span]
+    values: CaptureValues,
+    subscripts: Mapping[tuple[Term, Term], Span],
+    flags: Mapping[str, Span],
+    own_conditions: Iterable[tuple[Term, Span]] = (),
 ) -> Iterator[Requirement]:
-    """What must hold of the values of one launch. `subscripts`: (index, extent)."""
+    """What must hold of the values of one launch. `subscripts`: (index, extent). `own_conditions`: of extents of arguments that
+    follow no size."""
     tensors = values.tensors()
     yield from (_number(n, values.device) for n in values.lifter.recording.numbers)
     yield from (_flag(name, tensors(name), span) for name, span in flags.items())
     known = {**values.sizes, **_own_extents(values), **_numbers(values)}
+    yield from (_condition(term, known, span, values.device) for term, span in own_conditions)
     evaluator = TensorEvaluator(known, tensors, values.device)
     for (term, extent), span in subscripts.items():
         yield from _subscript(evaluator, term, int(evaluate_number(extent, known)), span)
@@ -45,6 +51,13 @@ def _number(number: StateNumber, device: torch.device) -> Requirement:
     fault = number.fault()
     what = f"a number read from `{number.source.path}` is another"
     return Requirement(torch.full((), fault is None, device=device), what, lambda: fault or Diagnostic("CU490", what))
+
+
+def _condition(term: Term, known: Mapping[str, int | float | bool], span: Span, device: torch.device) -> Requirement:
+    extents = ", ".join(f"{n} = {x}" for n, x in known.items() if "." in n)
+    what = f"`{text(term)}` does not hold: {extents}"
+    fault = Diagnostic("CU490", what, span, help="the reference fails there too")
+    return Requirement(torch.full((), bool(evaluate_number(term, known)), device=device), what, lambda: fault)
 
 
 def _flag(name: str, value: Tensor, span: Span) -> Requirement:

@@ -17,6 +17,7 @@ from cubridge.frontend.reference.algebra.polynomials import from_terms, terms_of
 from cubridge.frontend.reference.algebra.terms import Size, Sort, Term, arena, const, is_op, load, size, walk
 from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.refusal import refuse
+from cubridge.ir.nodes import SIZES
 
 NO_LIMIT = 1 << 62
 """Slices without an end stop here."""
@@ -29,6 +30,11 @@ _RELATIONS: dict[str, str] = {
     "StrictGreaterThan": ">",
     "GreaterThan": ">=",
 }
+
+
+def follows_sizes(extent: Term) -> bool:
+    """Is it a formula of the sizes of q, k, v?"""
+    return all(x.name in (*SIZES, "G") for x in walk(extent) if isinstance(x, Size))
 
 
 class SizeReader:

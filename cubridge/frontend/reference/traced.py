@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cubridge.frontend.reference.algebra.terms import Arena, new_arena
 from cubridge.frontend.reference.assemble import Assembled
-from cubridge.frontend.reference.captures import CaptureValues, Input, follows_sizes
+from cubridge.frontend.reference.captures import CaptureValues, Input
 from cubridge.frontend.reference.evaluate import CPU, evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.load import Reference
@@ -22,6 +22,7 @@ from cubridge.frontend.reference.quiet import off_stdout, uncompiled
 from cubridge.frontend.reference.record import first_line
 from cubridge.frontend.reference.refusal import fail
 from cubridge.frontend.reference.requirements import requirements
+from cubridge.frontend.reference.sizes import follows_sizes
 from cubridge.frontend.reference.state import StateTensor
 from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
@@ -76,7 +77,9 @@ class Traced:
         """What the reading of the reference takes for granted of the values of a launch."""
         with new_arena(self.arena):
             values = self._values(sizes, inputs, CPU if device is None else device)
-            return tuple(requirements(values, self.assembled.subscripts, self.arena.flags))
+            return tuple(
+                requirements(values, self.assembled.subscripts, self.arena.flags, self.assembled.own_conditions)
+            )
 
     def inputs_of(self, capture: str) -> frozenset[str]:
         """Names of the arguments, and paths of what the reference keeps, that a capture is made of."""

@@ -14,7 +14,7 @@ from cubridge.frontend.reference.algebra.numbers import REAL_ONE, REAL_ZERO, num
 from cubridge.frontend.reference.algebra.predicates import conjunction, disjunction, negation
 from cubridge.frontend.reference.algebra.selection import push, where
 from cubridge.frontend.reference.algebra.table import bitwise_and, integer_floordiv
-from cubridge.frontend.reference.algebra.terms import Const, Sort, Term, arena, assume, const
+from cubridge.frontend.reference.algebra.terms import Const, Reduce, Sort, Term, arena, assume, const, is_op, op_args
 from cubridge.frontend.reference.lift import ATTENTION_INPUTS, Handler, Lifted, Lifter, NoElementForm, sort_of_output
 from cubridge.frontend.reference.record import Call
 
@@ -145,6 +145,10 @@ def _logaddexp(a: Term, b: Term) -> Term:
 
 
 def _sigmoid(a: Term) -> Term:
+    """Of a log-sum-exp, log z, as z / (1 + z): a normalizer that takes more into its sum."""
+    a = to_real(a)
+    if any(is_op(part, "log") and isinstance(part.children()[0], Reduce) for part in op_args(a, "add")):
+        return reals.mul(reals.exp(a), reals.reciprocal(reals.add(const(1.0), reals.exp(a))))
     return functions.unary("sigmoid", a)
 
 

@@ -15,7 +15,7 @@ from cubridge.frontend.reference.lift import Handler, Lifted, Lifter, NoElementF
 from cubridge.frontend.reference.printing import text
 from cubridge.frontend.reference.record import Call
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.sizes import NO_LIMIT
+from cubridge.frontend.reference.sizes import NO_LIMIT, follows_sizes
 from cubridge.frontend.reference.values import Shape
 
 Indices = tuple[Term, ...]
@@ -161,14 +161,24 @@ def clipped(lifter: Lifter, bound: Any, extent: Term, default: Term) -> Term:
 def _slice(lifter: Lifter, call: Call) -> Lifted:
     value, bound = lifter.value(call.args[0]), call.arguments()
     axis = axis_of(bound["dim"], value.rank)
+    _check_own_extent(lifter, call, axis)
     start = clipped(lifter, bound["start"], value.shape[axis], ZERO)
     step = lifter.term(bound["step"])
     return lambda *ix: value.at(*replaced(ix, axis, integers.add(start, integers.mul(ix[axis], step))))
 
 
+def _check_own_extent(lifter: Lifter, call: Call, axis: int) -> None:
+    """A part of an argument whose extent follows no size, as `mask[..., : Lk]` of a longer mask, is taken before the launch where
+    the part's own extent does follow one. Errors: NoElementForm."""
+    before, after = lifter.shape(call.args[0])[axis], lifter.shape(call.out)[axis]
+    if follows_sizes(after) and not follows_sizes(before):
+        raise NoElementForm
+
+
 def _narrow(lifter: Lifter, call: Call) -> Lifted:
     value, (_, dim, start, _length) = lifter.value(call.args[0]), call.args
     axis = axis_of(dim, value.rank)
+    _check_own_extent(lifter, call, axis)
     first = wrapped(lifter.term(start), value.shape[axis])
     return lambda *ix: value.at(*replaced(ix, axis, integers.add(first, ix[axis])))
 

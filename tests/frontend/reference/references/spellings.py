@@ -118,3 +118,18 @@ def padded(q, k, v, bias):
 def two_products(q, k, v):
     k, n = repeated(k, q), q.shape[-1] // 2
     return attend(q[..., :n] @ k[..., :n].mT + q[..., n:] @ k[..., n:].mT, q, v)
+
+
+@refuses("CU486", "filled with -10000, and the weights drop them", ".masked_fill(hidden, -10000.0)",
+         lambda shape, device: {"lens": shape.Lk - 9 * torch.arange(shape.B) - 1})  # fmt: skip
+def filled_and_dropped(q, k, v, lens):
+    hidden = keys(k) >= lens[:, None, None, None]
+    p = plain_scores(q, k).float().masked_fill(hidden, -10000.0).softmax(-1)
+    return p.masked_fill(hidden, 0.0).to(v.dtype) @ repeated(v, q)
+
+
+@accepts(score=f"{SCALE} + slice[b, i, j]", captures=("slice[B, Lq, Lk] computed f32",),
+         warns=("one element for each", "are a mask"),
+         extra=lambda shape, device: {"mask": torch.full((shape.B, 1, shape.Lq, shape.Lk + 19), -1e30).triu(30)})  # fmt: skip
+def longer_mask(q, k, v, mask):
+    return attend(plain_scores(q, k).float() + mask[..., : k.shape[2]], q, v)
