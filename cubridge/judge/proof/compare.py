@@ -165,11 +165,12 @@ class Comparison:
             "the output of a row is another one than the reference's",
         )
         self._require(
-            lambda: self._is_empty(self.read.finalize, ZERO_VALUE), "the output of a row that sees no key is not 0"
+            lambda: _same(self.formulas, self._of_empty_row(self.read.finalize), ZERO_VALUE),
+            "the output of a row that sees no key is not 0",
         )
 
     def lse(self) -> None:
-        """Errors: Unproved where the log-sum-exp of a row is not the reference's, or not -inf without keys."""
+        """Errors: Unproved where the log-sum-exp of a row is not the reference's, of a row without keys too."""
         wanted = self.spec.lse
         assert wanted is not None
         self._require(
@@ -177,8 +178,16 @@ class Comparison:
             "the log-sum-exp of a row is another one than the reference's",
         )
         self._require(
-            lambda: self._is_empty(self.read.lse, Infinite(-1)), "the log-sum-exp of a row that sees no key is not -inf"
+            lambda: _same(self.formulas, self._of_empty_row(self.read.lse), self._empty_lse(wanted)),
+            "the log-sum-exp of a row that sees no key is another one than the reference's",
         )
+
+    def _empty_lse(self, lse: Expr) -> Value:
+        """What the formula gives of sums that are 0, and -inf where that is no number."""
+        nothing: dict[str, Value] = {"sum": ZERO_VALUE, "max": Infinite(-1), "min": Infinite(1)}
+        rows = {r.name: nothing[r.kind] for r in self.spec.rows}
+        value = self._other(lse, {**rows, "acc": ZERO_VALUE, "m": self.formulas.symbol("m")})
+        return value if isinstance(value, Ratio) else Infinite(-1)
 
     def _ends(self, device: Expr, other: Expr, acc: Ratio) -> bool:
         sums = {name: self._total(name) for name in self.matched}
@@ -208,11 +217,11 @@ class Comparison:
     def _sign(self, value: Value) -> int | None:
         return self.formulas.sign_of(value.top * value.bottom) if isinstance(value, Ratio) else None
 
-    def _is_empty(self, device: Expr, wanted: Value) -> bool:
+    def _of_empty_row(self, device: Expr) -> Value:
+        """What the kernel makes of a row before its first key."""
         names: dict[str, Value] = {"acc": ZERO_VALUE}
-        names |= {new(r.name).id: Evaluator(self.formulas, {}, device=True).value(r.initial) for r in self.read.rows}
-        here = Evaluator(self.formulas, names, device=True).value(device)
-        return here == wanted or (isinstance(here, Ratio) and wanted == ZERO_VALUE and self.formulas.is_zero(here.top))
+        names |= {new(r.name).id: self._device(r.initial, {}) for r in self.read.rows}
+        return self._device(device, names)
 
     # ---- evaluation ----
 
