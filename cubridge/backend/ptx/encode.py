@@ -27,7 +27,9 @@ from cubridge.backend.ptx.table import Row, Table, Token
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.source import SourceFile, Span
 
-_HINTS: Final = re.compile(r"\.(?:uni|L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)")
+_HINTS: Final = re.compile(
+    r"(?<=^bra)\.uni$|(?<=^ret)\.uni$|\.(?:L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)"
+)
 """Modifiers that change neither a value nor an order."""
 _POLICY: Final = ".L2::cache_hint"
 _RANK_SPECIALS: Final = {

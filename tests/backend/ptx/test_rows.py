@@ -7,6 +7,7 @@ import struct
 import pytest
 import torch
 
+import bench.trust.rows as trust
 from cubridge.backend.ptx.machine import Grid, Machine, PtxLaunch, Schedule, TensorMemory
 from cubridge.backend.ptx.parser import parse_program
 from cubridge.backend.ptx.table import load_table
@@ -183,3 +184,20 @@ def test_shuffles_and_votes() -> None:
 def test_each_row_is_named_and_explained_once() -> None:
     rows = load_table().rows
     assert len(rows) > 1000 and all(row.meaning for row in rows.values())
+
+
+def test_each_row_of_lanes_runs_on_the_operands_of_the_gpu_test() -> None:
+    rows = trust.tested_rows()
+    assert len(rows) > 600
+    for row in rows:
+        values = trust.operands(row, 0)
+        made = trust.on_machine(row, b"".join(struct.pack("<Q", x) for column in values for x in column))
+        assert trust.difference(row, values, made, made) is None
+
+
+def test_the_comparison_with_the_hardware_can_fail() -> None:
+    rows = {row.name: row for row in trust.tested_rows()}
+    one, above, far = (struct.pack("<Q", x) for x in (0x3F800000, 0x3F800001, 0x3F800010))
+    assert trust.difference(rows["add.f32"], [[1]], one, above) is not None
+    assert trust.difference(rows["ex2.approx.f32"], [[1]], one, above) is None
+    assert trust.difference(rows["ex2.approx.f32"], [[1]], one, far) is not None
