@@ -6,34 +6,25 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import torch
 
-from cubridge.backend.compile.cache import content_key
 from cubridge.backend.compile.compiler import listed_instantiations
-from cubridge.backend.compile.headers import include_closure, uses_system_headers
-from cubridge.backend.compile.log import messages_of
-from cubridge.backend.compile.nvrtc import nvrtc_version, run_nvrtc, system_include_dir
 from cubridge.backend.emulate.launch import LaunchMemory, PlacedTensor
 from cubridge.backend.launch.device import KernelText, Launch, TensorMapRequest
+from cubridge.backend.ptx.compiled import machine_of
 from cubridge.backend.ptx.machine import Grid, Machine, PtxLaunch, Schedule, TensorMap, TensorMemory
-from cubridge.backend.ptx.parser import parse_program
 from cubridge.ir.contract import Instantiation, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SCHEDULES: Final = tuple(Schedule)
-_NAME: Final = "kernel.cu"
-_OPTIONS: Final = ("--std=c++17", "--no-source-include", "--no-cache", "-lineinfo")
-_MOST_PROGRAMS: Final = 64
 
 
 @dataclass(slots=True)
@@ -67,7 +58,7 @@ class PtxDevice:
         form = Instantiation(dtype, tuple((name, self.macros.get(name, value)) for name, value in first.macros))
         if self.check is not None:
             self.check(text, form)
-        machine, key = _machine(text, form)
+        machine, key = machine_of(text, form)
         return PtxKernel(self, text.contract, form, machine, key)
 
     @property
@@ -132,46 +123,3 @@ def _contents(tensor: PlacedTensor) -> bytes:
     if tensor.flags == 0 or tensor.starts_as_it_is:
         return tensor.data()
     return (b"\xff" if tensor.is_output else b"\0") * tensor.bytes
-
-
-# ---- compiling -------------------------------------------------------------------------------------------------------
-
-
-def _machine(text: KernelText, form: Instantiation) -> tuple[Machine, str]:
-    headers = include_closure(text.source, text.include_dirs)
-    texts = tuple((name, header.digest) for name, header in headers.items())
-    options = _options(text, form, headers)
-    key = content_key(nvrtc_version(), text.source.digest, texts, options, text.contract.entry)
-    return _loaded(_Text(key, text.source, tuple(headers.items()), options, text.contract.entry)), key
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """What a machine is made of; equal by its key."""
-
-    key: str
-    source: SourceFile = field(compare=False)
-    headers: tuple[tuple[str, SourceFile], ...] = field(compare=False)
-    options: tuple[str, ...] = field(compare=False)
-    entry: str = field(compare=False)
-
-
-@lru_cache(_MOST_PROGRAMS)
-def _loaded(text: _Text) -> Machine:
-    headers = dict(text.headers)
-    output = run_nvrtc(_NAME, text.source, headers, text.options)
-    files = {_NAME: text.source, **headers}
-    errors = [m for m in messages_of(output.log, files, {}) if m.severity == "error"]
-    if errors or not output.ptx.strip("\0 \n"):
-        found = errors or [Diagnostic("CU806", f"{text.source.name} does not compile: {output.log.strip()[:500]}")]
-        raise CuError(*(Diagnostic("CU831", m.message, m.span, m.notes, m.help) for m in found))
-    ptx = SourceFile.from_text("kernel.ptx", output.ptx.rstrip("\0"))
-    return Machine(parse_program(ptx, text.entry), files)
-
-
-def _options(text: KernelText, form: Instantiation, headers: Mapping[str, SourceFile]) -> tuple[str, ...]:
-    arch = text.contract.arch.replace("sm_", "compute_")
-    options = (f"--gpu-architecture={arch}", *_OPTIONS, *form.definitions)
-    if uses_system_headers((text.source, *headers.values())) and (system := system_include_dir()):
-        return (*options, f"--include-path={system}")
-    return options

@@ -149,13 +149,18 @@ void add_matrix_rows(Rows& rows) {
         for (const char* space : {".shared", ".shared::cta"}) {
             const std::string group = count == 1 ? "r" : text("r*%d", count);
             for (int transposed = 0; transposed < 2; ++transposed) {
-                const std::string tail = text(".sync.aligned.m8n8.x%d%s%s.b16", count, transposed ? ".trans" : "", space);
-                add(rows, "ldmatrix" + tail, group + " = A", "matrices of 8 x 8 halves; lane l gives the address of row l",
-                    load_matrices, Undefined::own)
-                    .a = transposed;
-                add(rows, "stmatrix" + tail, "= A " + group, "puts matrices of 8 x 8 halves; lane l gives the address of row l",
-                    store_matrices, Undefined::own)
-                    .a = transposed;
+                // the shape may stand before or behind the count
+                const char* trans = transposed ? ".trans" : "";
+                for (const std::string& shape : {text(".m8n8.x%d%s", count, trans), text(".x%d%s.m8n8", count, trans)}) {
+                    const std::string tail = ".sync.aligned" + shape + space + ".b16";
+                    Row& load = add(rows, "ldmatrix" + tail, group + " = A",
+                                    "matrices of 8 x 8 halves; lane l gives the address of row l", load_matrices, Undefined::own);
+                    load.a = transposed;
+                    Row& store =
+                        add(rows, "stmatrix" + tail, "= A " + group,
+                            "puts matrices of 8 x 8 halves; lane l gives the address of row l", store_matrices, Undefined::own);
+                    store.a = transposed;
+                }
             }
         }
     }
