@@ -11,6 +11,7 @@ from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.findings import Findings, MutantResult, Verdict
+from cubridge.judge.list_mutants import list_mutants
 from cubridge.judge.long_lengths import check_long_lengths
 from cubridge.judge.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
 from cubridge.judge.proof.prove import prove
@@ -81,8 +82,8 @@ def _available(future: Future[T], missing: list[str]) -> T | None:
 def _reject_mutants(
     adapted: Adapted, checker: Checker, pool: ThreadPoolExecutor, emulated: bool
 ) -> Iterator[MutantResult]:
-    """Wrong specs, adapted as the right one was. Each must be rejected, by every stage that runs it; texts are built while
-    others run. A wrong spec that no kernel can be made of shows nothing and is left out."""
+    """Wrong specs, adapted as the right one was, and wrong walks of its lists of key tiles. Each must be rejected, by every stage
+    that runs it; texts are built while others run. A wrong spec that no kernel can be made of shows nothing and is left out."""
     cases = mutant_cases(adapted.reference.attention.spec, adapted.shape)
     wanted = EMULATED_MUTANTS if emulated and adapted.shape.D == EMULATED_HEAD_DIM else 0
     texts: list[tuple[str, Problem, Future[Runner]]] = []
@@ -93,6 +94,10 @@ def _reject_mutants(
             continue
         if len(texts) < wanted:
             texts.append((f"{name}, as text", problem, pool.submit(_text_mutant, adapted, target)))
+        yield checker.reject(name, problem, ValueRunner(target))
+    for name, target, problem in list_mutants(
+        adapted.target, adapted.reference.attention.spec, checker.problems(cases)
+    ):
         yield checker.reject(name, problem, ValueRunner(target))
     for name, problem, building in texts:
         yield checker.reject(name, problem, building.result())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cubridge.driver.report import Found
-from cubridge.ir.nodes import Kernel
+from cubridge.ir.nodes import Kernel, TileList
 from cubridge.ir.printer import print_expr
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Capture, Remark
@@ -32,6 +32,8 @@ def found(spec: AttentionSpec, target: Kernel) -> Found:
 
 
 def _assumed_by(target: Kernel, spec: AttentionSpec) -> Iterator[str]:
+    if any(isinstance(f.type, TileList) for f in target.params):
+        yield "key tiles are listed by data before each launch; where lists pass 64 MiB, neighbouring query tiles share one"
     bound = captured_bound(target)
     if bound < LARGEST and any(c.dtype == DType.I32 for c in spec.captures):
         yield f"captured integers are at most {bound} in size, so that 32 bits hold what is computed with them"
