@@ -6,6 +6,7 @@ check    every variant on both kernels against the fp64 oracle, at many lengths,
 mutants  wrong kernels of every variant, each of which the check must reject
 draws    references put together at random, adapted and judged on the GPU (--count)
 host     what one call costs on the host; without a GPU, all but the launch itself
+lists    lists of key tiles of masks that read data: against torch's, and what they take of a call
 time     every variant on both kernels beside eager PyTorch, SDPA and FlexAttention, interleaved
 all      build, check, mutants, time
 
@@ -111,6 +112,14 @@ def timings(arguments: argparse.Namespace) -> int:
     return 0 if rows and all_ran(rows) else 3
 
 
+def lists(arguments: argparse.Namespace) -> int:
+    from bench.lists import list_rows, list_table
+
+    rows = list(list_rows(_built(arguments, long=True), _gpu(), arguments.rounds))
+    _report(arguments, "lists", list_table(rows), [asdict(r) | {"share": r.share} for r in rows])
+    return 0 if rows and all(r.same for r in rows) else 3
+
+
 def host(arguments: argparse.Namespace) -> int:
     import torch
 
@@ -128,6 +137,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], ...]] = {
     "mutants": (mutants,),
     "draws": (draws,),
     "host": (host,),
+    "lists": (lists,),
     "time": (timings,),
     "all": (build, check, mutants, timings),
 }

@@ -71,7 +71,7 @@ def time_variant(item: Built, device: Device, peers: Sequence[str], rounds: int,
     variant = VARIANTS[item.task.variant]
     with tempfile.TemporaryDirectory() as folder:
         reference = variant.load(long=True, folder=Path(folder))
-    setting = Setting(variant, *_inputs(shape, device.torch_device), _extra(reference, shape, device.torch_device))
+    setting = Setting(variant, *long_inputs(shape, device.torch_device), _extra(reference, shape, device.torch_device))
     made = _Candidates()
     if "eager" in peers:
         made.add("eager", lambda: {"eager": eager(setting, reference.attention)})
@@ -112,7 +112,8 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
-def _inputs(shape: Shape, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def long_inputs(shape: Shape, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v of a timed shape."""
     torch.manual_seed(0)
     sides = ((shape.Hq, shape.Lq), (shape.Hk, shape.Lk), (shape.Hk, shape.Lk))
     q, k, v = (torch.randn(shape.B, h, n, shape.D, dtype=torch.bfloat16, device=device) for h, n in sides)
