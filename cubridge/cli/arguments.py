@@ -79,7 +79,9 @@ def _shape(text: str) -> object:
     if 0 in shape.sizes().values():
         raise argparse.ArgumentTypeError(f"`{text}` has a size of 0")
     if shape.Hq % shape.Hk:
-        raise argparse.ArgumentTypeError(f"`{text}` has {shape.Hq} query heads, which {shape.Hk} key heads do not divide")
+        raise argparse.ArgumentTypeError(
+            f"`{text}` has {shape.Hq} query heads, which {shape.Hk} key heads do not divide"
+        )
     return shape
 
 
