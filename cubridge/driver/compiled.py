@@ -25,6 +25,7 @@ from cubridge.driver.specialise import Specialiser
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.spec import Shape
 from cubridge.ir.types import DTYPES
+from cubridge.ir.walk import free_names
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.plan import Case, emulator_cases, gpu_cases
 from cubridge.judge.readable import check_readable
@@ -86,6 +87,7 @@ def compile_adapted(
         constants=captures.constants(),
         gives_lse=traced.spec.gives_lse,
         inputs=_input_names(traced),
+        needs_keys=_lse_reads_captures(traced.spec),
     )
     judge = DeviceCheck(adapted, cases, default_cache_dir() if cache_dir is None else cache_dir) if check else None
     build = partial(
@@ -140,6 +142,12 @@ def _input_names(traced: Traced) -> tuple[str, ...]:
     """What the reference calls q, k, v."""
     names = tuple(traced.reference.signature().parameters)[:3]
     return names if len(names) == 3 else ("q", "k", "v")
+
+
+def _lse_reads_captures(spec: AttentionSpec) -> bool:
+    return (
+        spec.lse is not None and spec.gives_lse and not free_names(spec.lse).isdisjoint(c.name for c in spec.captures)
+    )
 
 
 def extra_arguments(traced: Traced) -> tuple[ExtraArgument, ...]:

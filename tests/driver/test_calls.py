@@ -312,3 +312,24 @@ def test_a_call_past_the_dispatcher_gives_what_the_operator_of_pytorch_gives(gat
     table, index = torch.arange(9.0), torch.arange(L * L).view(L, L) % 9
     bare = getattr(torch.ops.cubridge, gathering.name.split("::")[1])
     assert torch.equal(bare(*qkv(), [table, index], [0, 0]), gathering(*qkv(), table, index))
+
+
+# ---- no keys ---------------------------------------------------------------------------------------------------------
+
+
+def with_sink(q, k, v, sink):
+    s = torch.cat((scores(q, k), sink.view(1, -1, 1, 1).expand(*q.shape[:3], 1).to(q.dtype)), -1)
+    return times(s.softmax(-1)[..., :-1], v), torch.logsumexp(s, -1)
+
+
+def test_without_keys_the_lse_of_a_sink_is_refused_and_others_are_minus_infinity(plain: AttentionOperator) -> None:
+    run = operator(with_sink, sink=lambda s: torch.linspace(-1, 1, s.Hq))
+    sink, (q, k, v) = torch.linspace(-1, 1, 2), qkv()
+    out, lse = run(q, k, v, sink)
+    right = with_sink(*(t.double() for t in (q, k, v)), sink.double())
+    torch.testing.assert_close(out.double(), right[0], rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(lse.double(), right[1], rtol=1e-4, atol=1e-4)
+    with pytest.raises(CuError, match="there are no keys") as caught:
+        run(q, k[:, :, :0], v[:, :, :0], sink)
+    assert caught.value.diagnostics[0].code == "CU826"
+    assert not plain(q, k[:, :, :0], v[:, :, :0]).any()

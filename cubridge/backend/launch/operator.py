@@ -30,7 +30,7 @@ from cubridge.backend.launch.kinds import OtherKindError
 from cubridge.backend.launch.prepare import Preparer
 from cubridge.backend.launch.registered import as_result, must_be_dispatched, needs_gradient, register
 from cubridge.backend.launch.runtime import LSE, MAX_PLANS, OUTPUT, Checked, Launcher, say_once
-from cubridge.ir.diagnostics import CuError
+from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import Precondition
 
@@ -59,6 +59,8 @@ class OperatorPlan:
     gives_lse: bool = False
     inputs: tuple[str, ...] = ("q", "k", "v")
     """Names of q, k, v in the reference, by which a call may give them."""
+    needs_keys: bool = False
+    """Is the LSE of a row another than -inf where there are no keys at all, as one that a sink joins?"""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -133,13 +135,16 @@ class AttentionOperator:
 
     def _prepare(self, inputs: Inputs, given: Values) -> Callable[[Inputs, Values], list[Tensor]]:
         launcher = self.launcher(inputs[0].device)
+        sizes = bind_sizes(self.plan.text.contract, dict(zip("qkv", inputs, strict=True)))
+        if self.plan.needs_keys and not sizes["Lk"]:
+            message = "there are no keys, and the reference gives another LSE than -inf then"
+            raise Refused(Diagnostic("CU826", message, help="no kernel is launched without keys; leave the call out"))
         try:
             return Preparer(self.plan.captures, self.plan.arguments, launcher, self.plan.outputs).prepare(inputs, given)
         except OtherKindError as error:
             if self._specialise is None:
                 raise
             refuse_capturing(inputs[0].device, "arguments of a new kind are given")
-            sizes = bind_sizes(self.plan.text.contract, dict(zip("qkv", inputs, strict=True)))
             named = dict(zip(self.plan.free, given, strict=False))
             other = self._specialise(named, sizes, error)
             bind_extras(other.plan.arguments, (), named)
