@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.frontend.reference.places import error_span, forget_sources, source_file
 from cubridge.frontend.reference.refusal import fail
+from cubridge.frontend.reference.unchanged import settings_unchanged
 from cubridge.ir.source import NOWHERE, SourceFile, Span
 from cubridge.ir.spec import Shape
 
@@ -185,7 +186,7 @@ def _import(path: Path, file: SourceFile) -> ModuleType:
         fail("CU470", f"{path} is not a Python file", _start(file), "give a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _import_folder(path.parent.resolve()), contextlib.redirect_stdout(sys.stderr):
+    with _import_folder(path.parent.resolve()), contextlib.redirect_stdout(sys.stderr), settings_unchanged():
         try:
             spec.loader.exec_module(module)
         except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.load import Reference, load_reference
 from cubridge.frontend.reference.trace import trace
 from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.ir.diagnostics import CuError
@@ -100,6 +100,14 @@ def test_settings_are_put_back(fails: bool) -> None:
         trace(Reference.of(attention, extra_inputs))
     except CuError as error:
         assert fails and error.diagnostics[0].code == "CU474"
+    assert settings() == before
+
+
+def test_settings_are_put_back_after_an_import(tmp_path) -> None:
+    text = "import random, numpy, torch\ntorch.set_default_dtype(torch.float64)\ntorch.manual_seed(0)\nrandom.seed(0)\n"
+    (tmp_path / "reference.py").write_text(text + "def attention(q, k, v):\n    return v\n")
+    before = settings()
+    load_reference(tmp_path / "reference.py")
     assert settings() == before
 
 
