@@ -135,7 +135,7 @@ class _Placer:
             if not _reads(expr, ("i", "j")) and not _is_local(expr):
                 return self._tile_field(expr, "", lambda dtype: Scalar(dtype))
             if not _reads(expr, ("j",)) and not _is_local(expr):
-                return self._tile_field(_at_a_row(expr), "_i", lambda dtype: Row(dtype))
+                return self._tile_field(self._at_a_row(expr), "_i", lambda dtype: Row(dtype))
         if isinstance(expr, Index):
             return self._load(expr)
 
@@ -143,6 +143,19 @@ class _Placer:
             return self._placed(node) if isinstance(node, Expr) else node
 
         return map_children(expr, change)
+
+    def _at_a_row(self, expr: Expr) -> Expr:
+        """The expression at an existing row, and inside of tables that end before the rows do."""
+
+        def change(node: Node) -> Node:
+            node = map_children(node, change)
+            if isinstance(node, Index) and _is_load(node) and not self._is_in_range(node):
+                return self._inside(node)
+            return node
+
+        result = change(_at_a_row(expr))
+        assert isinstance(result, Expr)
+        return result
 
     def _is_loaded(self, expr: Expr) -> bool:
         """Is this a load, or arithmetic of floats that has one."""

@@ -36,7 +36,8 @@ def bloom(q, k, v, alibi):
 def joined(q, k, v, text):
     """Keys of an image behind those of a text: the table ends before the keys do."""
     image = torch.ones(q.shape[0], k.shape[2] - text.shape[1], dtype=torch.bool, device=q.device)
-    keep = torch.cat([text.bool(), image], 1)[:, None, None]
+    keep = torch.cat([text.bool(), image], 1)
+    keep = keep[:, None, None] & keep[:, : q.shape[2], None][:, None]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=keep, enable_gqa=True)
 
 

@@ -103,9 +103,16 @@ def test_scalars_are_host_values() -> None:
     assert fields(kernel)["score_scale"] == "Scalar(f32, host=1.0 / cap)"
 
 
+def test_a_table_that_ends_before_the_rows_is_read_inside() -> None:
+    kernel = run(bind("text", "B, Lk // 4", "i32") + 'rewrite-mask{keep="text[b, i] > 0"},place-captured')
+    (setup,) = region(kernel, "tile_setup")
+    assert setup == "tile.text_i = p.text[tile.b, minimum(maximum(minimum(i, Lq - 1), 0), Lk // 4 - 1)]"
+
+
 def test_masks_share_one_load_per_row() -> None:
     text = (
-        bind("doc", "B, Lk", "i32") + 'rewrite-mask{keep="(doc[b, i] == doc[b, j]) & (doc[b, i] > 0)"},place-captured'
+        bind("doc", "B, maximum(Lq, Lk)", "i32")
+        + 'rewrite-mask{keep="(doc[b, i] == doc[b, j]) & (doc[b, i] > 0)"},place-captured'
     )
     kernel = run(text)
     assert region(kernel, "tile_setup") == ["tile.doc_i = p.doc[tile.b, maximum(minimum(i, Lq - 1), 0)]"]
