@@ -106,6 +106,7 @@ def count_proofs(specs: Iterable[tuple[str, AttentionSpec | None]], kernels: tup
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("examples", "specs", "draws"), help="one group alone")
     parser.add_argument("--draws", type=int, default=0, help="references to put together at random")
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     options = parser.parse_args()
@@ -118,6 +119,8 @@ def main() -> int:
             "draws": draws(options.first, options.draws, Path(folder)),
         }
         for name, specs in groups.items():
+            if options.only not in (None, name):
+                continue
             start = time.perf_counter()
             tally = count_proofs(specs, KERNELS)
             wrong |= bool(tally.wrong)
