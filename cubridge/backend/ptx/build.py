@@ -16,6 +16,7 @@ from typing import Final
 
 NATIVE: Final = Path(__file__).resolve().parent / "native"
 LIBRARY: Final = "libptx.so"
+_HEADER: Final = "rows.h"
 _FLAGS: Final = ("-std=c++20", "-O2", "-fPIC", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra")
 _BASELINES: Final = {"x86_64": ("x86_64-linux-gnu.2.17", "x86_64_v3"), "aarch64": ("aarch64-linux-gnu.2.17", "generic")}
 
@@ -33,14 +34,16 @@ def build_library(target: Path, folder: Path = NATIVE) -> None:
     """Compile the sources in `folder` into the library `target`, which appears whole or not at all."""
     triple, cpu = _BASELINES[platform.machine()]
     compiler = [sys.executable, "-m", "ziglang", "c++", "-target", triple, f"-mcpu={cpu}"]
-    define = f'-DPTX_DIGEST="{sources_digest(folder)}"'
+    compile_ = [*compiler, *_FLAGS, f'-DPTX_DIGEST="{sources_digest(folder)}"']
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
+        header = Path(made, "headers.pch")  # read once, not by every unit
+        subprocess.run([*compile_, "-x", "c++-header", str(folder / _HEADER), "-o", str(header)], check=True)
         units = sorted(folder.glob("*.cpp"))
         objects = [Path(made, unit.stem + ".o") for unit in units]
 
         def compile_unit(unit: Path, result: Path) -> None:
-            subprocess.run([*compiler, *_FLAGS, define, "-c", str(unit), "-o", str(result)], check=True)
+            subprocess.run([*compile_, "-include-pch", str(header), "-c", str(unit), "-o", str(result)], check=True)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(compile_unit, units, objects))
