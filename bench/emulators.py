@@ -77,40 +77,44 @@ def numbers(paths: Sequence[Path]) -> bool:
                 print(f"{path.stem:<28}{kernel:<8} {error.diagnostics[0].message[:80]}")
                 continue
             checker = Checker(reference.attention, "bf16", approximations(made.target))
-            worst, outputs, seconds = [], [], []
+            worst, outputs, seconds, rejected = [], [], [], []
             for build in EMULATORS.values():
                 start = time.perf_counter()
                 kept = _Kept(build(made.text, "bf16", EMULATED_HEAD_DIM))
                 results = checker.run(kept, emulator_cases(reference.attention.spec, EMULATED_HEAD_DIM))
                 seconds.append(time.perf_counter() - start)
-                fine &= all(r.accepted for r in results)
+                rejected += [f"    {kept.stage}: {r.shape} {r.inputs}: {r.detail}" for r in results if not r.accepted]
                 worst.append(max(r.worst for r in results))
                 outputs.append(kept.outputs)
             differ, words = _words(*outputs)
             figures = f"{worst[0]:>10.3f}{worst[1]:>10.3f}{words:>10}{differ:>8}{seconds[0]:>8.1f}{seconds[1]:>8.1f}"
-            print(f"{path.stem:<28}{kernel:<8}{figures}", flush=True)
+            print("\n".join([f"{path.stem:<28}{kernel:<8}{figures}", *rejected]), flush=True)
+            fine &= not rejected
     return fine
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A runner that keeps its outputs."""
+    """A runner that keeps its outputs, None for a run that a fault ended."""
 
     runner: LaunchRunner
-    outputs: list[Outputs] = field(default_factory=list["Outputs"])
+    outputs: list[Outputs | None] = field(default_factory=list["Outputs | None"])
 
     @property
     def stage(self) -> str:
         return self.runner.stage
 
     def run(self, problem: Problem, lse: bool) -> Outputs:
-        self.outputs.append(self.runner.run(problem, lse))
-        return self.outputs[-1]
+        self.outputs.append(None)
+        found = self.runner.run(problem, lse)
+        self.outputs[-1] = found
+        return found
 
 
-def _words(old: list[Outputs], new: list[Outputs]) -> tuple[int, int]:
-    """Elements of the outputs that differ, of how many."""
-    pairs = [(a[0].view(torch.int16), b[0].view(torch.int16)) for a, b in zip(old, new, strict=True)]
+def _words(old: list[Outputs | None], new: list[Outputs | None]) -> tuple[int, int]:
+    """Elements of the outputs that differ, of how many, of the runs that both ended."""
+    both = [(a[0], b[0]) for a, b in zip(old, new, strict=True) if a is not None and b is not None]
+    pairs = [(a.view(torch.int16), b.view(torch.int16)) for a, b in both]
     return sum(int((a != b).sum()) for a, b in pairs), sum(a.numel() for a, _ in pairs)
 
 
