@@ -72,7 +72,7 @@ def verify(options: Namespace) -> int:
     from cubridge.driver.folder import claimed_reference
     from cubridge.driver.kernels import is_kernel_text
     from cubridge.driver.reference import read_reference
-    from cubridge.driver.verify import WRONG_VALUES, examine_ir, examine_text
+    from cubridge.driver.verify import WRONG_VALUES, examine_ir, examine_text, not_proved
 
     if options.reference is None:
         reference = None if is_kernel_text(options.file) else claimed_reference(Path(options.file))
@@ -85,8 +85,16 @@ def verify(options: Namespace) -> int:
         faults = examine_ir(parse(read_source(options.file)), attention)
     if faults:
         raise CuError(*faults, exit_code=DIFFERS if all(f.code in WRONG_VALUES for f in faults) else 1)
-    show(f"{options.file}: no fault found")
+    show("\n  ".join((_faultless(options), *not_proved(_kernel(options.file, options), attention))))
     return 0
+
+
+def _faultless(options: Namespace) -> str:
+    """A kernel text is verified in one of its forms."""
+    from cubridge.driver.kernels import is_kernel_text
+
+    form = f" in the form {options.dtype}, head dim {options.head_dim}" if is_kernel_text(options.file) else ""
+    return f"{options.file}: no fault found{form}"
 
 
 def opt(options: Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ from cubridge.judge.checker import Checker, approximations, furthest_off
 from cubridge.judge.long_lengths import check_long_lengths, long_fault
 from cubridge.judge.places import wrong_place
 from cubridge.judge.plan import SMALL, emulator_cases, value_cases
+from cubridge.judge.proof.part import unproved
+from cubridge.judge.proof.prove import prove
 from cubridge.judge.runners import ValueRunner
 from cubridge.judge.tools import EMULATED_HEAD_DIM, emulate
 from cubridge.judge.well_formed import find_faults, verify_statically
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from cubridge.judge.problem import Problem
 
 
-WRONG_VALUES: Final = frozenset({"CU844", "CU317"})
+WRONG_VALUES: Final = frozenset({"CU844", "CU317", "CU318"})
 """Codes of kernels that are well-formed and compute something else."""
 
 
@@ -48,7 +51,19 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
             if wrong is not None:
                 return (wrong,)
     fault = long_fault(kernel, known.spec)
-    return () if fault is None else (fault,)
+    return tuple(refuted(kernel, known)) if fault is None else (fault,)
+
+
+def refuted(kernel: Kernel, known: Attention) -> Iterator[Diagnostic]:
+    """CU318 for each part of a kernel that the solver shows to be another than it should be."""
+    for part in prove(kernel, known.spec):
+        if part.refuted:
+            yield Diagnostic("CU318", f"{part.name}: {part.counterexample}: {part.because}", kernel.span)
+
+
+def not_proved(kernel: Kernel, attention: Attention | None = None) -> tuple[str, ...]:
+    """Parts of a kernel without fault that runs alone speak for, each with the reason."""
+    return tuple(map(str, unproved(prove(kernel, (attention or full_attention()).spec))))
 
 
 def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | None = None) -> tuple[Diagnostic, ...]:

@@ -36,7 +36,7 @@ _VALUE_CASES: Final = (
 )
 _EMULATOR_CASES: Final = (
     Case("index-coded V", Shape(1, 4, 2, 200, 300, 0), 7),
-    Case("steep", Shape(1, 2, 1, 129, 449, 0), 8),
+    Case("steep", Shape(1, 3, 1, 129, 449, 0), 8),
     Case("random", Shape(1, 1, 1, 1, 65, 0), 9),
     Case("rising scores", Shape(1, 2, 1, 128, 384, 0), 14),
 )

@@ -7,8 +7,9 @@ from typing import Final
 
 from cubridge.ir.body_types import shared_slot, slot_count
 from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.evaluate import known_int
 from cubridge.ir.hardware import SHARED_BYTES
-from cubridge.ir.nodes import Barrier, Call, FinishCounters, Kernel, SharedValue, Tile
+from cubridge.ir.nodes import Barrier, Call, Counters, FinishCounters, Kernel, SharedValue, Tile
 from cubridge.ir.printer import print_expr
 from cubridge.ir.walk import walk
 
@@ -40,7 +41,11 @@ def check_shared_memory(kernel: Kernel) -> Iterable[Diagnostic]:
 
 
 def check_counters(kernel: Kernel) -> Iterable[Diagnostic]:
-    """CU223: counters that work is drawn from are finished in the same kernel, and the other way round."""
+    """CU223: counters that work is drawn from are finished in the same kernel, and the other way round; there are two, the number
+    drawn last and that of blocks that have finished."""
+    for item in kernel.params:
+        if isinstance(item.type, Counters) and (count := known_int(item.type.count, kernel.constant_values)) != 2:
+            yield Diagnostic("CU223", f"`p.{item.name}` has {count} counters, and the kernel works with 2", item.span)
     draws = {print_expr(n.args[0]): n for n in walk(kernel) if isinstance(n, Call) and n.fn == "atomic_add"}
     ends = {print_expr(n.counters): n for n in walk(kernel) if isinstance(n, FinishCounters)}
     for name, draw in draws.items():
