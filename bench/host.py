@@ -53,6 +53,8 @@ def host_table(rows: list[HostTime]) -> str:
 
 def _time(case: str, kernel: str, device: Device) -> HostTime:
     reference, extra = CASES[case]
+    if isinstance(reference, torch.nn.Module):
+        reference.to("cpu")  # where references are read
     adapted = adapt_unchecked(reference, kernel, extra_inputs=(lambda shape, _: extra(shape)) if extra else None)
     if isinstance(reference, torch.nn.Module):
         reference.to(device.torch_device)
