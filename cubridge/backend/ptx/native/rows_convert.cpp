@@ -44,17 +44,20 @@ static f64 up(f64 x) {
 }
 
 template <auto ROUND>
+static void add_rounding_to(Rows& rows, const std::string& head, const std::string& how) {
+    add(rows, head + ".s32.f32", "r = r", "integer, " + how + ", clamped; NaN is 0",
+        unary<u32, f32, to_integer<s32, u32, ROUND>>);
+    add(rows, head + ".u32.f32", "r = r", "integer, " + how + ", clamped; NaN is 0",
+        unary<u32, f32, to_integer<u32, u32, ROUND>>);
+    add(rows, head + ".s64.f32", "R = r", "integer, " + how + ", clamped", unary<u64, f32, to_integer<s64, u64, ROUND>>);
+    add(rows, head + ".f32.f32", "r = r", "whole number, " + how,
+        unary<f32, f32, [](f32 a) { return canonical((f32)ROUND((f64)a)); }>);
+}
+
+template <auto ROUND>
 static void add_rounding(Rows& rows, const std::string& mode, const std::string& how) {
-    for (const char* ftz : {"", ".ftz"}) {
-        const std::string head = "cvt." + mode + ftz;
-        add(rows, head + ".s32.f32", "r = r", "integer, " + how + ", clamped; NaN is 0",
-            unary<u32, f32, to_integer<s32, u32, ROUND>>);
-        add(rows, head + ".u32.f32", "r = r", "integer, " + how + ", clamped; NaN is 0",
-            unary<u32, f32, to_integer<u32, u32, ROUND>>);
-        add(rows, head + ".s64.f32", "R = r", "integer, " + how + ", clamped", unary<u64, f32, to_integer<s64, u64, ROUND>>);
-        add(rows, head + ".f32.f32", "r = r", "whole number, " + how,
-            unary<f32, f32, [](f32 a) { return canonical((f32)ROUND((f64)a)); }>);
-    }
+    add_rounding_to<ROUND>(rows, "cvt." + mode, how);
+    add_rounding_to<[](f64 x) { return ROUND((f64)flushed((f32)x)); }>(rows, "cvt." + mode + ".ftz", how + ", denormals as 0");
 }
 
 // integer to integer: the source's type says how it is extended
