@@ -54,7 +54,7 @@ class Bound:
 BOUNDS: Final = {
     "ex2.approx": Bound(2.0**-22), "lg2.approx": Bound(2.0**-22, 2.0**-22), "rcp.approx": Bound(2.0**-23, least=2.0**-126),
     "sqrt.approx": Bound(2.0**-22), "rsqrt.approx": Bound(2.0**-22), "tanh.approx": Bound(2.0**-10.9),
-    "sin.approx": Bound(math.inf, 2.0**-20.5, most=math.pi), "cos.approx": Bound(math.inf, 2.0**-20.5, most=math.pi),
+    "sin.approx": Bound(0.0, 2.0**-20.5, most=math.pi), "cos.approx": Bound(0.0, 2.0**-20.5, most=math.pi),
     "div.approx": Bound(2.0**-22, least=2.0**-120, most=2.0**120), "div.full": Bound(2.0**-22),
 }  # fmt: skip
 

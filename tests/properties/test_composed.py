@@ -17,6 +17,8 @@ from tests.support.compose import Draw, compose
 from tests.support.judge_draw import judge_draw
 
 RUNS: Final = 8
+QUICK: Final = 4
+"""Runs that are not slow ones."""
 DRAWS: Final = 25
 """Of each run; runs alternate between the kernels."""
 EMULATED: Final = 12
@@ -25,7 +27,7 @@ EMULATED: Final = 12
 draws: Final = st.composite(lambda draw: compose(lambda options: draw(st.sampled_from(options))))()
 
 
-@pytest.mark.parametrize("run", range(RUNS))
+@pytest.mark.parametrize("run", [pytest.param(n, marks=() if n < QUICK else pytest.mark.slow) for n in range(RUNS)])
 def test_adapted_right_or_refused(run: int, tmp_path: Path) -> None:
     kernel = ("sm80", "sm90a")[run % 2]
     refused: Counter[str] = Counter()

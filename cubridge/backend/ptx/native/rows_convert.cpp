@@ -97,7 +97,7 @@ void add_convert_rows(Rows& rows) {
     add(rows, "cvt.rn.f32.u16", "r = r", "exact", unary<f32, u32, [](u32 a) { return (f32)(u16)a; }>);
     add(rows, "cvt.rn.f32.s16", "r = r", "exact", unary<f32, u32, [](u32 a) { return (f32)(s16)a; }>);
     add(rows, "cvt.f32.bf16", "r = r", "exact", unary<f32, u32, [](u32 a) { return of_bf16(a & 0xffff); }>);
-    add(rows, "cvt.f32.f16", "r = r", "exact", unary<f32, u32, [](u32 a) { return of_f16(a & 0xffff); }>);
+    add(rows, "cvt.f32.f16", "r = r", "exact", unary<f32, u32, [](u32 a) { return canonical(of_f16(a & 0xffff)); }>);
     add(rows, "cvt.rn.bf16.f32", "r = r", "to nearest even; NaN is 0x7fff", unary<u32, f32, to_bf16>);
     add(rows, "cvt.rn.f16.f32", "r = r", "to nearest even; NaN is 0x7fff", unary<u32, f32, half_of>);
     add(rows, "cvt.rn.bf16x2.f32", "r = r r", "a above b, each to nearest even; NaN is 0x7fff",
@@ -105,7 +105,7 @@ void add_convert_rows(Rows& rows) {
     add(rows, "cvt.rn.f16x2.f32", "r = r r", "a above b, each to nearest even; NaN is 0x7fff",
         binary<u32, f32, f32, [](f32 a, f32 b) { return half_of(a) << 16 | half_of(b); }>);
     add(rows, "cvt.sat.f32.f32", "r = r", "in 0 to 1; NaN is 0",
-        unary<f32, f32, [](f32 a) { return a != a || a < 0 ? 0.f
+        unary<f32, f32, [](f32 a) { return a != a || a <= 0 ? 0.f
                                            : a > 1         ? 1.f
                                                            : a; }>);
 }

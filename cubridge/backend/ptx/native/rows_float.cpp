@@ -54,7 +54,7 @@ static Next fused(Step& s) {
     }>(s);
 }
 static f32 saturated(f32 x) {
-    return x != x || x < 0 ? 0.f : x > 1 ? 1.f : x;
+    return x != x || x <= 0 ? 0.f : x > 1 ? 1.f : x;
 }
 
 template <F2 F>
@@ -99,6 +99,20 @@ static f32 magnitude(f32 a) {
     return std::fabs(a);
 }
 
+// Rounding to odd: what is lost stays visible in the last bit, so that a second rounding is that of the exact number.
+static f64 sum_to_odd(f64 a, f64 b) {
+    const f64 s = a + b, part = s - a, lost = (a - (s - part)) + (b - part);
+    if (lost == 0 || lost != lost) return s;
+    const u64 bits = bits_as<u64>(s);
+    return bits_as<f64>((std::signbit(lost) != std::signbit(s) ? bits - 1 : bits) | 1);
+}
+static f32 single_to_odd(f64 x) {
+    const f32 s = (f32)x;
+    if ((f64)s == x || x != x || std::isinf(s)) return s;
+    const u32 bits = bits_as<u32>(s);
+    return bits_as<f32>((std::fabs((f64)s) > std::fabs(x) ? bits - 1 : bits) | 1);
+}
+
 // Two halves in a register; each is computed in single precision and rounded once.
 template <bool BF16, auto F>
 static u32 halves(u32 a, u32 b, u32 c) {
@@ -112,9 +126,9 @@ static u32 halves(u32 a, u32 b, u32 c) {
 }
 template <bool BF16>
 static void add_halves(Rows& rows, const std::string& type) {
-    // the product of two halves is exact in double precision, so that one rounding to single and one to half remain for a fused sum
+    // the product of two halves is exact in double precision
     add(rows, "fma.rn." + type, "r = r r r", "a * b + c of both halves",
-        ternary<u32, u32, u32, u32, halves<BF16, [](f32 a, f32 b, f32 c) { return (f32)((f64)a * b + c); }>>);
+        ternary<u32, u32, u32, u32, halves<BF16, [](f32 a, f32 b, f32 c) { return single_to_odd(sum_to_odd((f64)a * b, c)); }>>);
     const auto two_halves = [&](const std::string& name, const char* meaning, Run run) {
         add(rows, name + "." + type, "r = r r", meaning, run);
     };
