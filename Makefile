@@ -14,7 +14,7 @@ setup: $(READY)
 $(READY): pyproject.toml setup.py $(wildcard cubridge/backend/ptx/native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install -q torch==2.13.0
-	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test]"
+	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test,check]"
 	touch $(READY)
 
 demo: $(READY)
@@ -36,7 +36,6 @@ slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
 lint: $(READY)
-	$(BIN)/python -m pip install -q -e ".[check]"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
