@@ -38,7 +38,7 @@ def build_library(target: Path, folder: Path = NATIVE) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         header = Path(made, "headers.pch")  # read once, not by every unit
-        # A precompiled header names files of the compiler; what zig kept of another environment's build would name files that are gone.
+        # It names files of the compiler: what zig kept of another environment's build would name files that are gone.
         fresh = os.environ | dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(Path(made, "cache")))
         command = [*compile_, "-x", "c++-header", str(folder / _HEADER), "-o", str(header)]
         subprocess.run(command, check=True, env=fresh)
