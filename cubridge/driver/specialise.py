@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -73,15 +73,9 @@ class Specialiser:
             return given | {name: example.at(shape) for name, example in examples.items()}
 
         try:
-            made = self.build(adapted_again(self.adapted, extra_inputs))
+            return self.build(adapted_again(self.adapted, extra_inputs))
         except CuError as reason:
             return _explained(error, reason)
-        return made if _free(made.plan.arguments) == _free(self.arguments) else error
-
-
-def _free(arguments: Sequence[ExtraArgument]) -> list[str]:
-    """Those that a call hands on; flags are fixed, so that a flag for a number leaves fewer."""
-    return [a.name for a in arguments if not a.fixed]
 
 
 def _explained(error: CuError, reason: CuError) -> CuError:

@@ -333,14 +333,3 @@ def test_without_keys_the_lse_of_a_sink_is_refused_and_others_are_minus_infinity
         run(q, k[:, :, :0], v[:, :, :0], sink)
     assert caught.value.diagnostics[0].code == "CU826"
     assert not plain(q, k[:, :, :0], v[:, :, :0]).any()
-
-
-def shifted(q, k, v, n):
-    i, j = (torch.arange(x.shape[2], device=q.device) for x in (q, k))
-    return times(scores(q, k).masked_fill(j > i[:, None] + n, -torch.inf).softmax(-1), v)
-
-
-def test_a_flag_for_a_number_leaves_no_argument_to_hand_on() -> None:
-    run = operator(shifted, specialise=True, n=lambda _: 3)
-    check(run, shifted, qkv(), n=5)
-    assert refused(run, n=True).diagnostics[0].code == "CU824"
