@@ -16,7 +16,7 @@ from cubridge.engine.values.gather import MadeUp
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.fitting import fitting_shapes
-from cubridge.ir.nodes import SIZES, Binary, Call, Expr, Index, IntLit, Name
+from cubridge.ir.nodes import SIZES, Binary, Call, Expr, Index, IntLit, Name, TileList
 from cubridge.ir.spec import AttentionSpec, Shape
 from cubridge.ir.walk import free_names, walk
 
@@ -32,6 +32,8 @@ _SHAPES: Final = (
     Shape(1, 2, 1, 131072, 131072, 0),
     Shape(1, 2, 2, 128, 1 << 21, 0),
 )
+_MOST_LISTED: Final = 1 << 18
+"""Keys where the key sequence comes from lists, of which every element is computed."""
 _LONGEST: Final = 1 << 22
 """Longest length that a number in an expression asks for."""
 _FURTHER: Final = 3
@@ -48,7 +50,9 @@ def long_shapes(spec: AttentionSpec, kernel: Kernel, head_dim: int) -> list[Shap
     longest = max(s.Lq for s in _SHAPES)
     beyond = sorted(n for n in literals(spec, kernel) if longest <= n < _LONGEST)[-_FURTHER:]
     wanted = [*_SHAPES, *(Shape(1, 2, 1, n + 300, n + 300, 0) for n in beyond)]
-    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, s.Lk, head_dim) for s in wanted])
+    listed = any(isinstance(f.type, TileList) for f in kernel.params)
+    most = _MOST_LISTED if listed else 2 * _LONGEST
+    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, min(s.Lk, most), head_dim) for s in wanted])
 
 
 def literals(spec: AttentionSpec, kernel: Kernel) -> set[int]:

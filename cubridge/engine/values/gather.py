@@ -72,14 +72,23 @@ class MadeUp:
         return len(self.extents)
 
     def __getitem__(self, indices: tuple[Tensor | int, ...], /) -> Tensor:
+        places = [torch.as_tensor(x) for x in indices]
         mixed = torch.tensor(self.seed * 7919 + 1)
-        for axis, (index, extent) in enumerate(zip(indices, self.extents, strict=True)):
-            inside = torch.as_tensor(index).long().clamp(0, max(extent - 1, 0))
+        for axis, (index, extent) in enumerate(zip(places, self.extents, strict=True)):
+            inside = _unrepeated(index).long().clamp(0, max(extent - 1, 0))
             inside = inside // self.run if axis == len(self.extents) - 1 else inside
-            mixed = (mixed * 2654435761 + inside * 40503 + 12345) & 0x7FFFFFFF
-            mixed = ((mixed ^ (mixed >> 15)) * 2246822519) & 0x7FFFFFFF
-        mixed = mixed ^ (mixed >> 13)
+            mixed = (mixed * 2654435761 + (inside * 40503 + 12345)).bitwise_and_(0x7FFFFFFF)
+            mixed = mixed.bitwise_xor_(mixed >> 15).mul_(2246822519).bitwise_and_(0x7FFFFFFF)
+        mixed = mixed.bitwise_xor_(mixed >> 13).expand(torch.broadcast_shapes(*(x.shape for x in places)))
         if self.is_float:
             return (mixed % 2048 - 1024).double() / 1024
         whole = mixed % (self.high - self.low) + self.low
         return whole.bool() if self.is_flag else whole
+
+
+def _unrepeated(index: Tensor) -> Tensor:
+    """The same without the repetitions of axes that it was expanded along."""
+    repeated = [axis for axis, step in enumerate(index.stride()) if step == 0]
+    for axis in repeated:
+        index = index.narrow(axis, 0, min(1, index.shape[axis]))
+    return index
