@@ -267,8 +267,7 @@ def _two_kernels(options: Namespace) -> list[Kernel]:
 
 def _form(options: Namespace, *kernels: Kernel) -> tuple[str, int]:
     """Element type and head dim: as asked for, else those of the first kernel, else bf16 and 128."""
-    from cubridge.driver.verify import dtype_of
-    from cubridge.ir.tile_shape import head_dim
+    from cubridge.ir.tile_shape import dtype_of, head_dim
 
     first = kernels[0] if kernels else None
     return (

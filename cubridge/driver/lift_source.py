@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_kernel
-from cubridge.driver.model.lift_judge import LiftJudge
-from cubridge.driver.model.sidecar import read_sidecar
-from cubridge.driver.model.stages import ModelStages, stages_of
-from cubridge.driver.model.use import ModelUse
-from cubridge.driver.sandbox.process import InProcess
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.ir.diagnostics import CuError
 from cubridge.judge.well_formed import verify_kernel
+
+if TYPE_CHECKING:
+    from cubridge.driver.model.stages import ModelStages
+    from cubridge.driver.model.use import ModelUse
 
 OUTSIDE: Final = frozenset(f"CU42{n}" for n in range(3, 10))
 """Codes of texts that read as CUDA and are outside the vocabulary of lifting."""
@@ -21,6 +20,10 @@ OUTSIDE: Final = frozenset(f"CU42{n}" for n in range(3, 10))
 
 def lift_source(kernel: str, dtype: str, head_dim: int, model: ModelUse | None = None) -> Lifted:
     """The CuIR of a kernel. Errors: as `lift_verified`; with a model for what is outside the rules, as `lift_by_model`."""
+    if model is None:
+        return lift_verified(choose_kernel(kernel), dtype, head_dim)
+    from cubridge.driver.model.stages import stages_of
+
     with stages_of(model) as stages:
         return lift_chosen(choose_kernel(kernel), dtype, head_dim, stages)
 
@@ -51,5 +54,9 @@ def lift_verified(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted:
 
 def _recorded(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted | None:
     """Errors: CU719; what CuIR that is not anchored in the text is refused for."""
+    from cubridge.driver.model.lift_judge import LiftJudge
+    from cubridge.driver.model.sidecar import read_sidecar
+    from cubridge.driver.sandbox.process import InProcess
+
     cuir = read_sidecar(kernel, dtype, head_dim)
     return None if cuir is None else LiftJudge(kernel, dtype, head_dim, InProcess()).read(cuir)[0]

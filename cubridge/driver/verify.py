@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Final
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.engine.threads import one_thread
-from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Tile
+from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.spec import Shape
-from cubridge.ir.tile_shape import head_dim
-from cubridge.ir.types import DTYPES
+from cubridge.ir.tile_shape import dtype_of, head_dim
 from cubridge.judge.attention import Attention, full_attention
 from cubridge.judge.checker import Checker, approximations, furthest_off
 from cubridge.judge.long_lengths import check_long_lengths, long_fault
@@ -114,12 +112,3 @@ def _difference(kernel: Kernel, known: Attention, problem: Problem) -> Diagnosti
 
 def _not_computed(known: Attention, shape: str, inputs: str) -> str:
     return f"the kernel does not compute {known.name} at {shape} ({inputs})"
-
-
-def dtype_of(kernel: Kernel) -> str:
-    """Of the tiles in shared memory, as the command line names it. Errors: CU209 where none is of such a type."""
-    tiles = {f.type.dtype for f in kernel.shared if isinstance(f.type, Tile)}
-    found = next((name for name, dtype in DTYPES.items() if dtype in tiles), None)
-    if found is None:
-        raise CuError(Diagnostic("CU209", f"no tile in shared memory is {' or '.join(DTYPES)}", kernel.span))
-    return found

@@ -1,9 +1,11 @@
-"""The sizes of a kernel's tiles, read from how it uses them and not from the names that it gives them."""
+"""The sizes and the element type of a kernel's tiles, read from how it uses them and not from the names that it gives them."""
 
 from __future__ import annotations
 
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Assign, Attr, Binary, Expr, IntLit, Kernel, Name, RegionCall, RegisterTile
+from cubridge.ir.nodes import Assign, Attr, Binary, Expr, IntLit, Kernel, Name, RegionCall, RegisterTile, Tile
+from cubridge.ir.types import DTYPES
 from cubridge.ir.walk import walk
 
 
@@ -31,6 +33,15 @@ def head_dim(kernel: Kernel) -> int:
     Errors: CU301 if they are not a number; 0 where no such tile is declared."""
     columns = _columns(kernel, "row_finalize")
     return 0 if columns is None else size_of(kernel, columns)
+
+
+def dtype_of(kernel: Kernel) -> str:
+    """Of the tiles in shared memory, as the command line names it. Errors: CU209 where none is of such a type."""
+    tiles = {f.type.dtype for f in kernel.shared if isinstance(f.type, Tile)}
+    found = next((name for name, dtype in DTYPES.items() if dtype in tiles), None)
+    if found is None:
+        raise CuError(Diagnostic("CU209", f"no tile in shared memory is {' or '.join(DTYPES)}", kernel.span))
+    return found
 
 
 def size_of(kernel: Kernel, size: Expr) -> int:

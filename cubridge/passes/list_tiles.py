@@ -30,7 +30,6 @@ from cubridge.ir.types import DType
 from cubridge.ir.vocabulary import VALUE_REGIONS
 from cubridge.ir.walk import free_names, walk
 from cubridge.passes.base import Pass, PassContext
-from cubridge.passes.list_check import list_fault
 from cubridge.passes.mask import IN_RANGE
 from cubridge.passes.regions import assign, free_name, mask_predicate, param, returned, tile, with_region
 from cubridge.passes.shape import TileShape, tile_shape
@@ -57,6 +56,8 @@ class ListTiles(Pass):
             return kernel
         keep = both(*[p for p in operands("&", predicate) if p != IN_RANGE])
         kernel = _with_lists(kernel, keep, tile_shape(kernel))
+        from cubridge.passes.list_check import list_fault
+
         fault = list_fault(kernel, predicate)
         if fault is not None:
             raise InternalError(f"{fault} for mask `{print_expr(predicate)}`")

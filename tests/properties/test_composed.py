@@ -17,7 +17,7 @@ from tests.support.compose import Draw, compose
 from tests.support.judge_draw import judge_draw
 
 RUNS: Final = 8
-QUICK: Final = 4
+QUICK: Final = 2
 """Runs that are not slow ones."""
 DRAWS: Final = 25
 """Of each run; runs alternate between the kernels."""

@@ -19,8 +19,8 @@ from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.driver.sandbox.process import Sandbox
 from cubridge.driver.sandbox.texts import SandboxTools
-from cubridge.driver.verify import dtype_of
 from cubridge.ir.diagnostics import CuError, Diagnostic, InternalError
+from cubridge.ir.tile_shape import dtype_of
 from cubridge.judge.plan import value_cases
 
 if TYPE_CHECKING:
