@@ -20,18 +20,25 @@ if TYPE_CHECKING:
     from cubridge.ir.parser import parse
     from cubridge.ir.printer import to_text
     from cubridge.ir.spec import Shape
+    from cubridge.passes.base import Pass, PassContext
+    from cubridge.passes.own import register_pass
 
 __version__ = "0.1.0"
-__all__ = ["Adaptation", "CuError", "Refused", "Shape", "adapt", "load", "parse", "to_text"]
+__all__ = [
+    "Adaptation", "CuError", "Pass", "PassContext", "Refused", "Shape", "adapt", "load", "parse", "register_pass", "to_text",
+]  # fmt: skip
 
 _HOMES: Final = {
     "Adaptation": "cubridge.driver.adaptation",
     "CuError": "cubridge.ir.diagnostics",
+    "Pass": "cubridge.passes.base",
+    "PassContext": "cubridge.passes.base",
     "Refused": "cubridge.ir.diagnostics",
     "Shape": "cubridge.ir.spec",
     "adapt": "cubridge.driver.adapt",
     "load": "cubridge.driver.load",
     "parse": "cubridge.ir.parser",
+    "register_pass": "cubridge.passes.own",
     "to_text": "cubridge.ir.printer",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from cubridge import __version__
-from cubridge.cli import commands
+from cubridge.cli import commands, opt
 from cubridge.cli.files import write_output
 
 if TYPE_CHECKING:
@@ -111,11 +111,13 @@ def _output(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _pipeline(parser: argparse.ArgumentParser, required: bool) -> None:
-    group = parser.add_mutually_exclusive_group(required=required)
-    instead = "" if required else ", instead of the proposed passes"
+def _pipeline(parser: argparse.ArgumentParser, instead: str = "") -> None:
+    group = parser.add_mutually_exclusive_group()
     group.add_argument("-p", "--pipeline", metavar="PIPELINE", help=f"`pass{{option=..}},pass`{instead}")
     group.add_argument("--pipeline-file", type=_path, metavar="FILE.toml", help="the same as TOML")
+    parser.add_argument(
+        "--load", type=_path, metavar="FILE.py", help="run this file of your own first, which registers passes"
+    )
 
 
 _KERNEL = "sm80|sm90a|FILE.cu|FILE.cuir"
@@ -127,7 +129,7 @@ def _adapt(parser: argparse.ArgumentParser) -> None:
         "--kernel", default="sm80", metavar="sm80|sm90a|PATH.cu", help="the expert kernel to change (default: sm80)"
     )
     _dtype(parser)
-    _pipeline(parser, required=False)
+    _pipeline(parser, ", instead of the proposed passes")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
     parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for the results")
     _model(parser)
@@ -197,12 +199,25 @@ def _verify(parser: argparse.ArgumentParser) -> None:
 
 
 def _opt(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar=_KERNEL, help="`-` reads CuIR from stdin")
+    parser.add_argument("file", nargs="?", metavar=_KERNEL, help="`-` reads CuIR from stdin")
     _instance(parser)
-    _pipeline(parser, required=True)
-    parser.add_argument("--print-ir-after-all", action="store_true", help="print the kernel after each pass, on stderr")
+    _pipeline(parser)
+    for when in ("before", "after"):
+        name = f"--print-ir-{when}"
+        help_ = f"print the kernel {when} these passes, on stderr; {when} each one if none is named"
+        parser.add_argument(name, nargs="?", const="", metavar="PASS,..", help=help_)
+        parser.add_argument(f"{name}-all", action="store_const", const="", dest=f"print_ir_{when}", help=f"{when} each")
+    parser.add_argument("--print-ir-after-change", action="store_true", help="after each pass that changed it")
+    parser.add_argument("--print-ir-diff", action="store_true", help="print what each pass changed")
     parser.add_argument("--print-pipeline", action="store_true", help="print the pipeline as text, on stderr")
-    parser.add_argument("--no-verify", action="store_true", help="do not verify before the first and after each pass")
+    verifying = parser.add_mutually_exclusive_group()
+    verifying.add_argument("--verify-each", action="store_true", help="verify before and after each pass (the default)")
+    verifying.add_argument("--no-verify", action="store_true", help="do not")
+    parser.add_argument("--timing", action="store_true", help="print what each pass took, on stderr")
+    help_ = "where a pass fails, write the kernel before it and the passes from there as a text that `cuirc opt` runs"
+    parser.add_argument("--reproducer", type=_path, metavar="FILE", help=help_)
+    parser.add_argument("--list-passes", action="store_true", help="list the passes and end")
+    parser.add_argument("--help-pass", metavar="NAME", help="print what a pass does, and its options, and end")
     _output(parser)
 
 
@@ -271,7 +286,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], Add]] = {
     "lift": (commands.lift, _lift),
     "explain": (commands.explain, _explain),
     "verify": (commands.verify, _verify),
-    "opt": (commands.opt, _opt),
+    "opt": (opt.opt, _opt),
     "transfer": (commands.transfer, _transfer),
     "lower": (commands.lower, _lower),
     "diff": (commands.diff, _diff),

@@ -38,7 +38,7 @@ def adapt(options: Namespace) -> int:
 
     adaptation = run_adapt(
         options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
-        pipeline=_given_pipeline(options), model=_model(options, folder), progress=_say(options),
+        pipeline=given_pipeline(options), model=_model(options, folder), progress=say(options),
     )  # fmt: skip
     adaptation.write(folder)
     show(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
@@ -85,7 +85,7 @@ def verify(options: Namespace) -> int:
         faults = examine_ir(parse(read_source(options.file)), attention)
     if faults:
         raise CuError(*faults, exit_code=DIFFERS if all(f.code in WRONG_VALUES for f in faults) else 1)
-    show("\n  ".join((_faultless(options), *not_proved(_kernel(options.file, options), attention))))
+    show("\n  ".join((_faultless(options), *not_proved(read_kernel(options.file, options), attention))))
     return 0
 
 
@@ -97,30 +97,13 @@ def _faultless(options: Namespace) -> str:
     return f"{options.file}: no fault found{form}"
 
 
-def opt(options: Namespace) -> int:
-    """Run a pass pipeline over a CuIR kernel."""
-    from cubridge.judge.well_formed import verify_statically
-    from cubridge.passes.base import PassContext
-    from cubridge.passes.runner import run_pipeline
-
-    kernel = _kernel(options.file, options)
-    pipeline = _given_pipeline(options)
-    assert pipeline is not None
-    if options.print_pipeline:
-        progress(pipeline.to_text())
-    after = _print_after if options.print_ir_after_all else None
-    verifier = None if options.no_verify else verify_statically
-    write_output(to_text(run_pipeline(kernel, pipeline, PassContext(_say(options)), verifier, after)), options.output)
-    return 0
-
-
 def transfer(options: Namespace) -> int:
     """Turn a source kernel in CuIR into one that computes a reference, by rules or by a model."""
     from cubridge.driver.model.stages import ModelStages
     from cubridge.driver.reference import read_reference
     from cubridge.driver.transfer import transfer as run_transfer
 
-    kernel = _kernel(options.file, options)
+    kernel = read_kernel(options.file, options)
     reference = read_reference(options.reference, options.function, options.shape)
     model = _model(options, options.record)
     if model is None:
@@ -129,7 +112,7 @@ def transfer(options: Namespace) -> int:
         with ModelStages(model) as stages:
             transferred = stages.transfer_ir(kernel, reference)
     for remark in transferred.remarks:
-        _say(options)(remark)
+        say(options)(remark)
     text = transferred.pipeline.to_text() + "\n" if options.print_pipeline else to_text(transferred.kernel)
     write_output(text, options.output)
     return 0
@@ -166,7 +149,7 @@ def run(options: Namespace) -> int:
     from cubridge.driver.reference import read_reference
     from cubridge.driver.verify import run_against
 
-    kernel = _kernel(options.file, options)
+    kernel = read_kernel(options.file, options)
     results = run_against(kernel, read_reference(options.reference, options.function, options.shape), options.shape)
     for result in results:
         show(f"{result.shape} {result.inputs}: error {result.worst:.3f} of the bound {result.detail}".rstrip())
@@ -195,7 +178,7 @@ def faults(options: Namespace) -> int:
     """Break a kernel in every way that a table of operators knows, and show who catches each fault: rules, engines, emulator."""
     from cubridge.driver.suites.faults import fault_table
 
-    table = fault_table(options.kernel, options.dtype, options.head_dim, _say(options), options.every)
+    table = fault_table(options.kernel, options.dtype, options.head_dim, say(options), options.every)
     show(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
     return DIFFERS if table.missed else 0
 
@@ -215,7 +198,7 @@ def evaluate(options: Namespace) -> int:
     from cubridge.driver.suites.evaluate import evaluate as run_suite
     from cubridge.driver.suites.suite import read_suite
 
-    results = run_suite(read_suite(options.suite), folder, _say(options))
+    results = run_suite(read_suite(options.suite), folder, say(options))
     write_output(json.dumps(results.to_json(), indent=1) + "\n" if options.json else results.to_text(), None)
     return 0
 
@@ -244,7 +227,7 @@ def _model(options: Namespace, folder: Path | None) -> ModelUse | None:
     return config.use(folder / "transcript.jsonl", options.record or folder / "replies")
 
 
-def _kernel(file: str, options: Namespace) -> Kernel:
+def read_kernel(file: str, options: Namespace) -> Kernel:
     """CuIR from a file, or lifted from a kernel text in the form that the options say."""
     from cubridge.driver.kernels import is_kernel_text
 
@@ -262,7 +245,7 @@ def _two_kernels(options: Namespace) -> list[Kernel]:
     files = (options.left, options.right)
     read = {file: parse(read_source(file)) for file in files if not is_kernel_text(file)}
     options.dtype, options.head_dim = _form(options, *read.values())
-    return [read[file] if file in read else _kernel(file, options) for file in files]
+    return [read[file] if file in read else read_kernel(file, options) for file in files]
 
 
 def _form(options: Namespace, *kernels: Kernel) -> tuple[str, int]:
@@ -276,7 +259,7 @@ def _form(options: Namespace, *kernels: Kernel) -> tuple[str, int]:
     )
 
 
-def _say(options: Namespace) -> Callable[[str], None]:
+def say(options: Namespace) -> Callable[[str], None]:
     """Prints what happens on stderr, or nothing where stderr is one JSON text."""
     return progress if options.diagnostics == "text" else _silent
 
@@ -285,13 +268,15 @@ def _silent(_: str) -> None:
     pass
 
 
-def _given_pipeline(options: Namespace) -> Pipeline | None:
+def given_pipeline(options: Namespace) -> Pipeline | None:
+    """With the passes of the file that `--load` names, too: the user's own code, which is run."""
+    from cubridge.passes.own import all_passes
     from cubridge.passes.pipeline import parse_text, parse_toml
 
+    if options.load is not None:
+        from cubridge.frontend.reference.load import import_file
+
+        import_file(options.load, "passes")
     if options.pipeline_file is not None:
-        return parse_toml(read_source(str(options.pipeline_file)))
-    return None if options.pipeline is None else parse_text(options.pipeline)
-
-
-def _print_after(name: str, kernel: Kernel) -> None:
-    progress(f"# after {name}\n{to_text(kernel)}")
+        return parse_toml(read_source(str(options.pipeline_file)), all_passes())
+    return None if options.pipeline is None else parse_text(options.pipeline, all_passes())

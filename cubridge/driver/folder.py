@@ -29,6 +29,7 @@ from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
 from cubridge.judge.tools import Here, Tools
+from cubridge.passes.own import all_passes
 from cubridge.passes.pipeline import parse_toml
 
 
@@ -81,7 +82,7 @@ def open_folder(folder: Path, live: Reference | None = None) -> Adapted:
     has_round_trip = lowered_by == RULES and not isinstance(lifted, JudgedLift)
     target = _said(kernel, recorded, source, written, has_round_trip)
     reference = _read_again(folder, recorded, live)
-    pipeline = parse_toml(SourceFile.read(folder / "pipeline.toml"))
+    pipeline = parse_toml(SourceFile.read(folder / "pipeline.toml"), all_passes())
     changed = report["changed"]
     patched = Patched(
         source.data, (folder / "kernel.patch").read_bytes(), tuple(changed["regions"]), changed["lines_added"],

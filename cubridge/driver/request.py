@@ -12,6 +12,7 @@ from cubridge.driver.reference import TracedReference
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
 from cubridge.ir.types import DTYPES
+from cubridge.passes.own import all_passes
 from cubridge.passes.pipeline import Pipeline, parse_text
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def as_pipeline(pipeline: object) -> Pipeline | None:
     if pipeline is None or isinstance(pipeline, Pipeline):
         return pipeline
     if isinstance(pipeline, str):
-        return parse_text(pipeline)
+        return parse_text(pipeline, all_passes())
     raise _not_understood("pipeline", pipeline, "a Pipeline, or its text")
 
 

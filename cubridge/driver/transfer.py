@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cubridge.driver.report import RULES
@@ -33,11 +32,10 @@ def transfer(
     source: Kernel,
     spec: AttentionSpec,
     pipeline: Pipeline | None = None,
-    after: Callable[[str, Kernel], None] | None = None,
 ) -> Transferred:
     """The target that `pipeline`, or the rules' proposal for `spec`, makes of `source`.
     Errors: as `transfer_before_checks`, and what `check_long_lengths` raises."""
-    transferred = transfer_before_checks(source, spec, pipeline, after)
+    transferred = transfer_before_checks(source, spec, pipeline)
     check_long_lengths(transferred.kernel, spec)
     return transferred
 
@@ -46,13 +44,12 @@ def transfer_before_checks(
     source: Kernel,
     spec: AttentionSpec,
     pipeline: Pipeline | None = None,
-    after: Callable[[str, Kernel], None] | None = None,
 ) -> Transferred:
     """A target that may compute something else than `spec`, for callers that run it next.
     Errors: CU5xx from passes; CU2xx for a target that does not verify; what `check_structure` raises."""
     pipeline = propose(spec, source) if pipeline is None else pipeline
     remarks: list[str] = []
-    target = run_pipeline(source, pipeline, PassContext(remarks.append), verify_statically, after)
+    target = run_pipeline(source, pipeline, PassContext(remarks.append), verify_statically)
     check_structure(source, target)
     verify_kernel(target)
     return Transferred(target, pipeline, tuple(remarks))

@@ -33,6 +33,7 @@ class Approximate(Pass):
     `exact`: the functions to leave as they are, of exp, log, tanh, divide. Errors: CU504 for another word."""
 
     name: ClassVar[str] = "approximate"
+    example: ClassVar[str] = 'rewrite-score{score="tanh(s * 0.02) * 50.0"},approximate'
     exact: Word = _NONE
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:

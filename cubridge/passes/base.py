@@ -25,9 +25,13 @@ class PassContext:
 
 @dataclass(frozen=True, slots=True)
 class Pass(ABC):
-    """A rewrite of kernels: pure, valid CuIR in, valid CuIR out, the same object when nothing applies. Fields are options."""
+    """A rewrite of kernels: pure, valid CuIR in, valid CuIR out, the same object when nothing applies. Fields are options.
+
+    The first line of the docstring says what it does, the rest what it rewrites, requires and ensures. `example`: a pipeline
+    over the kernel sm80 that ends with this pass."""
 
     name: ClassVar[str]
+    example: ClassVar[str] = ""
 
     @abstractmethod
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel: ...

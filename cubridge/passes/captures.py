@@ -58,6 +58,7 @@ class BindCaptured(Pass):
     Errors:    CU508 for a name that expressions or host formulas cannot read, or a type other than f32 and i32."""
 
     name: ClassVar[str] = "bind-captured"
+    example: ClassVar[str] = 'bind-captured{capture="slopes",dtype="f32",extents="Hq"}'
     capture: Word
     dtype: Word
     extents: tuple[Expr, ...] = ()
@@ -92,6 +93,11 @@ class PlaceCaptured(Pass):
                p.table[p.index[tile.b, j]] --> the same, with what is read as an index clamped to the table"""
 
     name: ClassVar[str] = "place-captured"
+    example: ClassVar[str] = (
+        'bind-captured{capture="slopes",dtype="f32",extents="Hq"},'
+        'rewrite-score{score="s * D ** -0.5 + slopes[h] * (j - i)"},'
+        "place-captured"
+    )
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         placer = _Placer(kernel)

@@ -18,6 +18,7 @@ class DropDeadCode(Pass):
     rewrite:   a local of a region, a field of tile_state, a parameter of the `params` region that is never read   -->   gone"""
 
     name: ClassVar[str] = "dce"
+    example: ClassVar[str] = 'rewrite-normalize{weight="maximum(x, 0.0)",finalize="acc"},dce'
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         for region in kernel.regions:

@@ -24,6 +24,7 @@ class Hoist(Pass):
     ensures:   the same values; integer sums are regrouped, floats are not."""
 
     name: ClassVar[str] = "hoist"
+    example: ClassVar[str] = 'rewrite-score{score="s * 0.125 + 0.5 * f32(j - i - Lk + Lq)"},hoist'
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         for name in _REGIONS:

@@ -28,6 +28,7 @@ class InferKvRange(Pass):
                by tile against the three-valued evaluation of the mask."""
 
     name: ClassVar[str] = "infer-kv-range"
+    example: ClassVar[str] = 'rewrite-mask{keep="j <= i"},infer-kv-range'
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         predicate = mask_predicate(kernel)

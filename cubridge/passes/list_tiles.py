@@ -49,6 +49,11 @@ class ListTiles(Pass):
                list is shared."""
 
     name: ClassVar[str] = "list-tiles"
+    example: ClassVar[str] = (
+        'bind-captured{capture="doc",dtype="i32",extents="B, maximum(Lq, Lk)"},'
+        'rewrite-mask{keep="doc[b, j] == doc[b, i]"},'
+        "list-tiles"
+    )
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         predicate = mask_predicate(kernel)

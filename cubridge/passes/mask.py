@@ -30,6 +30,7 @@ class RewriteMask(Pass):
     Errors:    CU505 to CU507 for its names and types; CU511 if the kernel's mask is not the bound of the last tile; CU515."""
 
     name: ClassVar[str] = "rewrite-mask"
+    example: ClassVar[str] = 'rewrite-mask{keep="j <= i"}'
     keep: Expr
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:

@@ -31,6 +31,7 @@ class RewriteNormalize(Pass):
     Errors:    CU505 to CU507 for names and types, CU512 for the kernel, CU514 for a normalizer that takes two sweeps."""
 
     name: ClassVar[str] = "rewrite-normalize"
+    example: ClassVar[str] = 'rewrite-normalize{weight="maximum(x, 0.0)",finalize="acc"}'
     weight: Expr
     finalize: Expr
     rows: tuple[RowTerm, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import Final, Literal, TypeVar, get_type_hints
+from typing import Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Expr, Node
@@ -122,18 +122,89 @@ def _print_row(row: RowTerm) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
+    says: str
     read: Callable[[Text], object]
     write: Callable[..., str]
 
 
-_EXPR: Final = _Form(expression, print_expr)
+def _plain(kind: type[int] | type[float] | type[bool], says: str, pattern: str) -> _Form:
+    """A number or a truth as Python spells it."""
+    spelling = re.compile(pattern)
+
+    def read(text: Text) -> object:
+        if not spelling.fullmatch(text.value):
+            raise fault("CU504", f"`{text.value}` is not {says}", text.span)
+        return text.value == "True" if kind is bool else kind(text.value)
+
+    return _Form(says, read, repr)
+
+
+def _read_text(text: Text) -> str:
+    if not text.value.isprintable() or '"' in text.value:
+        raise fault("CU504", "a text has no quotes and stands on one line", text.span)
+    return text.value
+
+
+def _one_of(words: tuple[str, ...]) -> _Form:
+    def read(text: Text) -> str:
+        if text.value not in words:
+            raise fault("CU504", f"`{text.value}` is none of {', '.join(words)}", text.span)
+        return text.value
+
+    return _Form(" or ".join(f"`{w}`" for w in words), read, str)
+
+
+_EXPR: Final = _Form("an expression", expression, print_expr)
 _FORMS: Final[dict[object, _Form]] = {
-    Word: _Form(lambda text: Word(text.value, text.span), lambda word: word.value),
+    int: _plain(int, "an integer", r"-?\d{1,18}"),
+    float: _plain(float, "a number", r"-?(\d+(\.\d*)?|\.\d+)(e[+-]?\d{1,3})?"),
+    bool: _plain(bool, "True or False", r"True|False"),
+    str: _Form("a text", _read_text, str),
+    Word: _Form("a word", lambda text: Word(text.value, text.span), lambda word: word.value),
     Expr: _EXPR,
     Expr | None: _EXPR,
-    tuple[Expr, ...]: _Form(_expressions, lambda parts: ", ".join(print_expr(p) for p in parts)),
-    tuple[RowTerm, ...]: _Form(_rows, lambda rows: "; ".join(_print_row(r) for r in rows)),
+    tuple[Expr, ...]: _Form(
+        "expressions, separated by commas", _expressions, lambda parts: ", ".join(print_expr(p) for p in parts)
+    ),
+    tuple[RowTerm, ...]: _Form(
+        "row reductions, separated by semicolons", _rows, lambda rows: "; ".join(_print_row(r) for r in rows)
+    ),
 }
+
+
+def _form(hint: object) -> _Form | None:
+    """How options of a type are read and printed; None for a type that options cannot have."""
+    words = get_args(hint) if get_origin(hint) is Literal else ()
+    return _one_of(words) if words and all(isinstance(w, str) for w in words) else _FORMS.get(hint)
+
+
+def forms(cls: type[Pass]) -> dict[str, _Form]:
+    """By option. Errors: NameError for a type that is not imported."""
+    hints = get_type_hints(cls)
+    found = {f.name: _form(hints[f.name]) for f in fields(cls)}
+    return {name: form for name, form in found.items() if form is not None}
+
+
+def kinds(cls: type[Pass]) -> dict[str, str]:
+    """What each option is, in words."""
+    return {name: form.says for name, form in forms(cls).items()}
+
+
+def defaults(cls: type[Pass]) -> dict[str, str]:
+    """The options that have a default, as strings."""
+    known = forms(cls)
+    given = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
+    return {name: "" if value is None else known[name].write(value) for name, value in given.items()}
+
+
+def unreadable(cls: type[Pass]) -> str | None:
+    """Why its options cannot be read from a text, to go on after its name."""
+    try:
+        known = forms(cls)
+    except NameError as error:
+        return f"has an option of a type that is not imported: {error}"
+    odd = [f.name for f in fields(cls) if f.name not in known]
+    return f"has an option `{odd[0]}` of a type that no text gives" if odd else None
 
 
 def build(cls: type[Pass], options: dict[str, Text], span: Span) -> Pass:
@@ -146,18 +217,21 @@ def build(cls: type[Pass], options: dict[str, Text], span: Span) -> Pass:
     for option in known.values():
         if option.name not in options and option.default is MISSING:
             raise fault("CU504", f"`{cls.name}` needs the option `{option.name}`", span)
-    hints = get_type_hints(cls)
-    values = {name: _FORMS[hints[name]].read(text) for name, text in options.items()}
-    return cls(**values)
+    known_forms = forms(cls)
+    values = {name: known_forms[name].read(text) for name, text in options.items()}
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise fault("CU504", f"`{cls.name}`: {error}", span) from error
 
 
 def printed(step: Pass) -> Iterator[tuple[str, str]]:
     """The options of a pass as strings, in the order of its fields; those that have their default are left out."""
-    hints = get_type_hints(type(step))
+    known = forms(type(step))
     for option in fields(step):
         value = getattr(step, option.name)
         if not _is_default(option, value):
-            yield option.name, _FORMS[hints[option.name]].write(value)
+            yield option.name, known[option.name].write(value)
 
 
 def _is_default(option: Field[object], value: object) -> bool:

@@ -53,17 +53,21 @@ class _Token:
     text: Text
 
 
-def parse_text(source: str | SourceFile) -> Pipeline:
+Passes = Mapping[str, type[Pass]]
+"""What names of a pipeline mean."""
+
+
+def parse_text(source: str | SourceFile, passes: Passes = PASSES) -> Pipeline:
     """The pipeline of a text. Errors: CU501 to CU504, CU1xx in an expression; each at its place."""
     file = source if isinstance(source, SourceFile) else SourceFile.from_text("<pipeline>", source)
-    return Pipeline(tuple(_TextParser(file).passes()))
+    return Pipeline(tuple(_TextParser(file, passes).passes()))
 
 
 class _TextParser:
     """Recursive descent over tokens: passes, their options, strings."""
 
-    def __init__(self, file: SourceFile) -> None:
-        self.file = file
+    def __init__(self, file: SourceFile, known: Passes) -> None:
+        self.known = known
         self.tokens = [*_tokens(file)]
         self.at = 0
 
@@ -78,7 +82,7 @@ class _TextParser:
 
     def _pass(self) -> Pass:
         name = self._take("word")
-        cls = _pass_class(name)
+        cls = pass_class(name, self.known)
         options: dict[str, Text] = {}
         if self._peek("{"):
             self._take("{")
@@ -128,11 +132,12 @@ def _tokens(file: SourceFile) -> Iterator[_Token]:
     yield _Token("end", whole.part(len(text), len(text)))
 
 
-def _pass_class(name: Text) -> type[Pass]:
-    cls = PASSES.get(name.value)
+def pass_class(name: Text, passes: Passes) -> type[Pass]:
+    """Errors: CU501."""
+    cls = passes.get(name.value)
     if cls is None:
-        near = difflib.get_close_matches(name.value, PASSES, n=1)
-        help = f"did you mean `{near[0]}`?" if near else f"passes: {', '.join(PASSES)}"
+        near = difflib.get_close_matches(name.value, passes, n=1)
+        help = f"did you mean `{near[0]}`?" if near else f"passes: {', '.join(passes)}"
         raise fault("CU501", f"no pass is called `{name.value}`", name.span, help=help)
     return cls
 
@@ -140,7 +145,7 @@ def _pass_class(name: Text) -> type[Pass]:
 # ---- TOML ------------------------------------------------------------------------------------------------------------
 
 
-def parse_toml(source: str | SourceFile) -> Pipeline:
+def parse_toml(source: str | SourceFile, passes: Passes = PASSES) -> Pipeline:
     """The pipeline of a TOML text: one table `[[pass]]` each. Errors: as `parse_text`."""
     file = source if isinstance(source, SourceFile) else SourceFile.from_text("<pipeline>", source)
     try:
@@ -150,7 +155,7 @@ def parse_toml(source: str | SourceFile) -> Pipeline:
     tables = data.pop("pass", [])
     if data or not isinstance(tables, list):
         raise fault("CU503", "a pipeline in TOML has tables `[[pass]]` and nothing else", Span(file, 0, 0))
-    return Pipeline(tuple(_toml_pass(file, n, table) for n, table in enumerate(tables)))
+    return Pipeline(tuple(_toml_pass(file, n, table, passes) for n, table in enumerate(tables)))
 
 
 def _error_place(file: SourceFile, message: str) -> Span:
@@ -161,7 +166,7 @@ def _error_place(file: SourceFile, message: str) -> Span:
     return Span(file, at, at)
 
 
-def _toml_pass(file: SourceFile, n: int, table: object) -> Pass:
+def _toml_pass(file: SourceFile, n: int, table: object, passes: Passes) -> Pass:
     place = _table_start(file, n)
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise fault("CU503", "a pass in TOML needs a `name`", place)
@@ -170,7 +175,7 @@ def _toml_pass(file: SourceFile, n: int, table: object) -> Pass:
         if not isinstance(value, str):
             raise fault("CU503", f"the value of `{key}` is no string", place, help="write every value as a string")
         options[key] = _toml_text(file, place.start, key, value)
-    return build(_pass_class(options.pop("name")), options, place)
+    return build(pass_class(options.pop("name"), passes), options, place)
 
 
 _TABLE: Final = re.compile(rb"^\s*(\[\[\s*pass\s*\]\])", re.MULTILINE)

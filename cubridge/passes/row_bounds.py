@@ -29,6 +29,7 @@ class RowBounds(Pass):
     requires:  mask is one `where` over its predicate; conditions that are no bounds of j stay as they are."""
 
     name: ClassVar[str] = "row-bounds"
+    example: ClassVar[str] = 'rewrite-mask{keep="j <= i"},row-bounds'
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         predicate = mask_predicate(kernel)

@@ -25,7 +25,8 @@ def with_row_field(kernel: Kernel, name: str, kind: FieldType, start: Expr) -> K
 class DropRowState(Pass):
     """Drop what a row keeps in vain.
     rewrite:   a field of row_state, and a local of a row region, that neither the weights nor the outputs depend on   -->   gone
-    ensures:   the same weights, outputs and row statistics: a normalizer without a maximum loses the maximum and its rescale."""
+    ensures:   the same weights, outputs and row statistics: a normalizer without a maximum loses the maximum and its rescale.
+    It is for kernels that are written by hand: `rewrite-normalize` ends with it."""
 
     name: ClassVar[str] = "drop-row-state"
 

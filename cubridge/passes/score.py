@@ -28,6 +28,7 @@ class RewriteScore(Pass):
     Errors:    CU505 to CU507 for the expression; CU512 if the normalizer is no running softmax any more; CU515."""
 
     name: ClassVar[str] = "rewrite-score"
+    example: ClassVar[str] = 'rewrite-score{score="tanh(s * 0.02) * 50.0"}'
     score: Expr
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
@@ -46,6 +47,7 @@ class FoldScale(Pass):
     ensures:   the same weights and the same LSE."""
 
     name: ClassVar[str] = "fold-scale"
+    example: ClassVar[str] = 'rewrite-score{score="s * 0.125 + abs(f32(j - i))"},fold-scale'
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         softmax = softmax_of(kernel)

@@ -19,6 +19,7 @@ class Simplify(Pass):
     ensures:   the same values. Each step is told to `ctx.remark`."""
 
     name: ClassVar[str] = "simplify"
+    example: ClassVar[str] = 'rewrite-mask{keep="(j <= i) & True"},simplify'
 
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         def tell(step: Step) -> None:

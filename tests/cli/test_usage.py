@@ -28,7 +28,6 @@ from tests.support.command import cuirc
         ["check", ""],
         ["lift", "sm80", "--head-dim", "wide"],
         ["opt", "a.cuir", "-p", "dce", "-o", ""],
-        ["opt", "a.cuir"],
         ["opt", "a.cuir", "-p", "dce", "--pipeline-file", "a.toml"],
         ["lower", "a.cu", "a.cuir", "--emit", "ptx"],
         ["verify", "a.cuir", "--diagnostics", "xml"],

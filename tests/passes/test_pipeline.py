@@ -13,7 +13,7 @@ from cubridge.passes.normalize import RewriteNormalize
 from cubridge.passes.options import RowTerm
 from cubridge.passes.pipeline import Pipeline, parse_text, parse_toml
 from cubridge.passes.registry import PASSES
-from cubridge.passes.runner import PassFault, run_pipeline
+from cubridge.passes.runner import PassFault, Watch, run_pipeline
 from tests.passes.strategies import masks
 from tests.support.golden_texts import golden_kernel
 
@@ -116,6 +116,14 @@ def test_the_registry_has_every_pass() -> None:
     assert all(name == cls.name for name, cls in PASSES.items())
 
 
+class Names(Watch):
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def after(self, step: Pass, before: Kernel, kernel: Kernel) -> None:
+        self.seen.append(step.name)
+
+
 def test_the_runner_names_the_pass_and_keeps_the_kernel_before_it() -> None:
     kernel = golden_kernel("sm80")
     masked = run_pipeline(kernel, parse_text('rewrite-mask{keep="j <= i"}'))
@@ -130,7 +138,7 @@ def test_the_runner_names_the_pass_and_keeps_the_kernel_before_it() -> None:
             kernel,
             parse_text('rewrite-mask{keep="j <= i"},infer-kv-range'),
             verify=verify,
-            after=lambda n, _: seen.append(n),
+            watches=[Names(seen)],
         )
     assert raised.value.pass_name == "infer-kv-range"
     assert raised.value.kernel == masked

@@ -130,8 +130,7 @@ def _underlying(function: Callable[..., object]) -> object:
 def load_reference(path: Path, function: str | None = None) -> Reference:
     """Read REF.py. Errors: CU470 unreadable or not Python, CU471 fails while it is imported, CU472 no such function."""
     forget_sources()
-    file = _read(path)
-    module = _import(path, file)
+    module, file = import_file(path, "reference")
     name = function or DEFAULT_FUNCTION
     found = getattr(module, name, None)
     if found is None and function is None:
@@ -179,8 +178,10 @@ def _read(path: Path) -> SourceFile:
     return file
 
 
-def _import(path: Path, file: SourceFile) -> ModuleType:
-    name = f"_cubridge_reference_{path.stem}"
+def import_file(path: Path, kind: str) -> tuple[ModuleType, SourceFile]:
+    """Run a Python file of the user's own. `kind`: what it is, as part of the module's name. Errors: CU470, CU471."""
+    file = _read(path)
+    name = f"_cubridge_{kind}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         fail("CU470", f"{path} is not a Python file", _start(file), "give a file that ends in .py")
@@ -198,7 +199,7 @@ def _import(path: Path, file: SourceFile) -> ModuleType:
                 f"importing it fails: {type(error).__name__}: {error}",
                 span if span is not NOWHERE else _start(file),
             )
-    return module
+    return module, file
 
 
 @contextlib.contextmanager
