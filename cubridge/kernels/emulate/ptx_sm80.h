@@ -45,4 +45,5 @@ DEVICE int atomic_add(int* p, int x) {  // one emulated thread runs at a time
     *p = old + x;
     return old;
 }
+DEVICE void memory_fence() {}
 DEVICE void store_16(half_t* p, u32 a, u32 b, u32 c, u32 d) { emu::store_16(p, a, b, c, d); }

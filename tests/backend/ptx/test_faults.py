@@ -96,6 +96,28 @@ def test_the_kernels_themselves_pass() -> None:
     assert verdict(kernel_text("sm80")) == verdict(kernel_text("sm90a")) == ("none", "")
 
 
+FINISH = "if (p.counters != nullptr) finish_counters(p.counters);"
+
+
+FENCE = "memory_fence();"
+WORK = (1, 6, 2, 150, 300, 64)  # the block that finishes last has not drawn last
+
+
+@pytest.mark.parametrize(("before", "after", "refused"), [(FENCE, FENCE, False), (FENCE, "", True), ("", FENCE, True)])
+def test_counters_are_reset_after_the_adds_of_all_blocks(before: str, after: str, refused: bool) -> None:
+    """Fences on both sides of the test who is last order its stores after those adds; one alone orders nothing."""
+    reset = f"{before} if (atomic_add(p.counters + 1, 1) == grid_size_x() - 1) {{ {after} p.counters[0] = p.counters[1] = 0; }}"
+    text = kernel_text("sm90a", (FINISH, f"if (p.counters != nullptr) {{ {reset} }}"), equal_work=False)
+    if not refused:
+        launcher(text)(*random_inputs(WORK))
+        launcher(kernel_text("sm90a", equal_work=False))(*random_inputs(WORK))
+        return
+    with pytest.raises(CuError) as caught:
+        launcher(text)(*random_inputs(WORK))
+    found = caught.value.diagnostics[0]
+    assert found.code == "CU833" and "overwritten without an order after the last write" in found.message
+
+
 SLOPE = "    const float* slope;    // @captured slope[Hq]\n    float exponent_scale;  // @host D ** -0.5 * LOG2E\n    "
 
 
