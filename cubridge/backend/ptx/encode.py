@@ -31,6 +31,7 @@ _HINTS: Final = re.compile(
     r"(?<=^bra)\.uni$|(?<=^ret)\.uni$|\.(?:L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)"
 )
 """Modifiers that change neither a value nor an order."""
+_PARAMETER: Final = re.compile(r"(?<=^ld|^st)\.param(?:::func)?(?=\.)")
 _POLICY: Final = ".L2::cache_hint"
 _RANK_SPECIALS: Final = {
     "%tid.x": 1, "%tid.y": 2, "%tid.z": 3, "%ctaid.x": 4, "%ctaid.y": 5, "%ctaid.z": 6, "%laneid": 7, "%warpid": 8,
@@ -98,6 +99,11 @@ def encode(program: Program, table: Table, files: Mapping[str, SourceFile]) -> t
 def row_name(found: Instruction) -> str:
     """The name that an instruction's row has: without hints, with the form of operands that decides between rows."""
     name = _HINTS.sub("", found.name)
+    if any(
+        isinstance(x, Memory) and isinstance(x.base, AddressOf) and x.base.variable.space is Space.LOCAL
+        for x in found.operands
+    ):
+        name = _PARAMETER.sub(".local", name)  # of a call, which lies in memory of its thread
     groups = [len(x.parts) if isinstance(x, Group) else 0 for x in found.operands]
     if name.startswith("mov.b") and len(groups) == 2 and any(groups):
         form, parts = ("pack", groups[1]) if groups[1] else ("unpack", groups[0])

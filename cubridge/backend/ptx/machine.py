@@ -147,8 +147,8 @@ class Machine:
         return CuError(Diagnostic(_CODES[kind], f"emulator: {message}", span, notes), exit_code=6 if kind == 7 else 1)
 
     def _place(self, pc: int) -> tuple[Span, tuple[Note, ...]]:
-        """The line of the text itself that an instruction belongs to, where it has one; else the innermost line that is known. A
-        call that was inlined is at the line of the call, with a note at the line that was inlined."""
+        """The line of the text itself that an instruction belongs to, where it has one; else the innermost line that is known. What
+        another text calls is at the line of the call; a note has the outermost call."""
         if pc < 0:
             return NOWHERE, ()
         chain = cuda_chain(self.program, pc, self.files)
@@ -158,7 +158,7 @@ class Machine:
             return NOWHERE, ()
         at = own[0] if own else 0
         calls = [span for span in chain[at + 1 :] if span.file is main]
-        return chain[at], tuple(Note("inlined from here", span) for span in calls[-1:])
+        return chain[at], tuple(Note("called from here", span) for span in calls[-1:])
 
 
 @dataclass(frozen=True, slots=True)

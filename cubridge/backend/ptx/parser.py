@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
+from cubridge.backend.ptx.functions import KNOWN, MOST_READ_AGAIN, Function, bound, called, read_call, read_head
 from cubridge.backend.ptx.operands import OperandError, Scope, parse_operands
 from cubridge.backend.ptx.places import Places
-from cubridge.backend.ptx.program import Instruction, Program, Reg, Space
+from cubridge.backend.ptx.program import Instruction, Operand, Program, Reg, Space, Variable
 from cubridge.backend.ptx.variables import Layout, declared_registers, declared_variable, is_register, is_variable
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile, Span
@@ -24,6 +25,8 @@ _STEP: Final = re.compile(
     re.VERBOSE,
 )
 _ENTRY: Final = re.compile(r"(?:\.visible\s+|\.weak\s+)*\.entry\s+([\w$]+)\s*\(([^)]*)\)(.*)", re.DOTALL)
+_RETURN: Final = ""
+"""The label behind a call; no text can name it."""
 _THREADS: Final = re.compile(r"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _MOST_THREADS: Final = re.compile(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _HEADER: Final = (".version", ".target", ".address_size")
@@ -67,12 +70,18 @@ class _Parser:
     code: list[Instruction] = field(default_factory=list[Instruction])
     branches: list[_Branch] = field(default_factory=list[_Branch])
     threads: int | None = None
-    found: bool = False
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    placed: dict[int, Variable] = field(default_factory=dict[int, Variable])
+    calls: tuple[str, ...] = ()
+    read_again: int = 0
+    place: int = -1
+    caller: int = -1
 
     def run(self) -> Program:
-        self._module()
-        if not self.found:
+        found = self._module()
+        if found is None:
             self._fail(0, 0, f"the PTX has no entry `{self.entry}`")
+        self._entry(*found)
         self._resolve()
         return Program(
             source=self.source,
@@ -91,32 +100,38 @@ class _Parser:
 
     # ---- the module ----
 
-    def _module(self) -> None:
+    def _module(self) -> tuple[re.Match[str], re.Match[str]] | None:
+        """Declares what stands outside of bodies; returns the step and the head of the entry."""
+        entry = None
         while (step := self._step()) is not None:
             match step.lastgroup:
                 case "place":
                     self.places.add(step["place"])
                 case "directive_end":
-                    self._module_directive(step)
+                    entry = self._module_directive(step) or entry
                 case "empty":
                     pass
                 case _:
                     self._fail(step.start(), step.end(), "this stands outside every function")
+        return entry
 
-    def _module_directive(self, step: re.Match[str]) -> None:
+    def _module_directive(self, step: re.Match[str]) -> tuple[re.Match[str], re.Match[str]] | None:
         directive = " ".join(step["directive"].split())
         if directive.startswith(_HEADER):
             self._header_lines(step)
         elif directive.startswith(".section"):
             self._section(step)
         elif found := _ENTRY.match(directive):
-            self._function(step, found)
+            wanted = found[1] == self.entry
+            self._skip_body(step, is_read_later=wanted)
+            return (step, found) if wanted else None
         elif is_variable(directive):
             self._variable(step, directive)
         elif ".func" in directive:
-            self._fail(step.start("directive"), step.end("directive"), "functions that were not inlined are not run")
+            self._function(step, directive)
         else:
             self._fail(step.start("directive"), step.end("directive"), "an unknown directive")
+        return None
 
     def _header_lines(self, step: re.Match[str]) -> None:
         """`.version` and its like end with their line."""
@@ -128,30 +143,38 @@ class _Parser:
             self._fail(step.start("directive"), step.end("directive"), "a section without an end")
         self.at = whole.end()
 
-    def _function(self, step: re.Match[str], head: re.Match[str]) -> None:
-        name, params, tuning = head.groups()
-        if name != self.entry:
+    def _function(self, step: re.Match[str], directive: str) -> None:
+        found = read_head(directive, None if step["directive_end"] else step.end())
+        if found is None:
+            self._fail(step.start("directive"), step.end("directive"), "a function of an unknown form")
+        if found.body is not None:
             self._skip_body(step)
-            return
-        self.found = True
+        if found.body is not None or found.name not in self.functions:
+            self.functions[found.name] = found
+
+    def _entry(self, step: re.Match[str], head: re.Match[str]) -> None:
+        _, params, tuning = head.groups()
         fixed = _THREADS.search(tuning) or _MOST_THREADS.search(tuning)
         if fixed:
             self.threads = 1
             for n in fixed.groups():
                 self.threads *= int(n or 1)
-        for param in filter(None, (p.strip() for p in params.split(","))):
-            self._variable(step, param)
+        for number, param in enumerate(filter(None, (p.strip() for p in params.split(",")))):
+            self._declare(step, param, -1 - number)
+        self.at = step.end()
         self._open(step)
         self._body()
 
-    def _skip_body(self, step: re.Match[str]) -> None:
+    def _skip_body(self, step: re.Match[str], is_read_later: bool = False) -> None:
         depth, at = 0, step.end()
         for brace in re.compile(r"[{}]").finditer(self.text, at):
             depth += 1 if brace[0] == "{" else -1
             if depth == 0:
                 self.at = brace.end()
                 return
-        self._fail(step.start("directive"), step.end("directive"), "a function without an end")
+        if not is_read_later:
+            self._fail(step.start("directive"), step.end("directive"), "a function without an end")
+        self.at = len(self.text)
 
     # ---- a body ----
 
@@ -173,7 +196,8 @@ class _Parser:
                 case "close":
                     self.scopes.pop()
                 case "place":
-                    self.places.add(step["place"])
+                    self.places.add(step["place"], self.caller)
+                    self.place = self.places.last
                 case "label":
                     self._label(step)
                 case "directive_end":
@@ -212,25 +236,73 @@ class _Parser:
                 self.registers.append(width)
 
     def _variable(self, step: re.Match[str], directive: str) -> None:
+        self._declare(step, directive, step.start())
+
+    def _declare(self, step: re.Match[str], directive: str, key: int) -> None:
+        """`key`: of the declaration. One that is read again names the same memory, unless it is each thread's own."""
         declared = declared_variable(directive)
         if declared is None:
             self._fail(step.start("directive"), step.end("directive"), "a variable of an unknown form")
-        variable = self.layout.place(declared)
-        scope = self.scopes[0] if variable.space is not Space.LOCAL else self.scopes[-1]
-        scope.variables[variable.name] = variable
+        if declared.space is Space.PARAM and len(self.scopes) > 1:
+            declared = replace(declared, space=Space.LOCAL)
+        own = declared.space is Space.LOCAL
+        if own or key not in self.placed:
+            self.placed[key] = self.layout.place(declared)
+        self.scopes[-1 if own else 0].variables[declared.name] = self.placed[key]
 
     def _instruction(self, step: re.Match[str]) -> None:
-        name, start = step["name"], step.start("guard") - 1 if step["guard"] else step.start("name")
         guard = self._guard(step)
-        if name.split(".")[0] == "bra":
-            self.branches.append(_Branch(len(self.code), step["operands"].strip(), tuple(self.scopes)))
-            operands = ()
-        else:
-            try:
-                operands = parse_operands(step["operands"], self.scopes)
-            except OperandError as error:
-                self._fail(start, step.end(), str(error))
-        self.code.append(Instruction(name, guard, operands, -1, start, step.end(), self.places.last))
+        match step["name"].split(".")[0]:
+            case "bra":
+                self._branch(step, guard, step["operands"].strip())
+            case "ret" if self.calls:
+                self._branch(step, guard, _RETURN)
+            case "call":
+                self._call(step, guard)
+            case _:
+                try:
+                    self._append(step, step["name"], guard, parse_operands(step["operands"], self.scopes))
+                except OperandError as error:
+                    self._fail(*_extent(step), str(error))
+
+    def _append(self, step: re.Match[str], name: str, guard: Reg | None, operands: tuple[Operand, ...] = ()) -> None:
+        self.code.append(Instruction(name, guard, operands, -1, *_extent(step), self.place))
+
+    def _branch(self, step: re.Match[str], guard: Reg | None, label: str) -> None:
+        self.branches.append(_Branch(len(self.code), label, tuple(self.scopes)))
+        self._append(step, "bra", guard)
+
+    # ---- calls ----
+
+    def _call(self, step: re.Match[str], guard: Reg | None) -> None:
+        try:
+            call = read_call(step["operands"])
+            behind = Scope()
+            if guard is not None:
+                self.scopes.append(behind)
+                self._branch(step, replace(guard, negated=not guard.negated), _RETURN)
+                self.scopes.pop()
+            if call.name in KNOWN:
+                for name in KNOWN[call.name]:
+                    self._append(step, name, None)
+            else:
+                function, body = called(call, self.functions, self.calls)
+                behind.variables.update(bound(call, function, self.scopes))
+                self._read_again(step, function, body, behind)
+        except OperandError as error:
+            self._fail(*_extent(step), str(error))
+        behind.labels[_RETURN] = len(self.code)
+
+    def _read_again(self, step: re.Match[str], function: Function, body: int, parameters: Scope) -> None:
+        kept = self.at, self.scopes, self.calls, self.place, self.caller
+        self.scopes, self.calls = [self.scopes[0], parameters], (*self.calls, function.name)
+        self.at, self.caller = body, self.place
+        self._open(step)
+        self._body()
+        self.read_again += self.at - body + step.end() - step.start()
+        self.at, self.scopes, self.calls, self.place, self.caller = kept
+        if self.read_again > MOST_READ_AGAIN:
+            self._fail(*_extent(step), f"calls that would repeat more than {MOST_READ_AGAIN} bytes of text")
 
     def _guard(self, step: re.Match[str]) -> Reg | None:
         if step["guard"] is None:
@@ -247,7 +319,7 @@ class _Parser:
             found = self.code[branch.at]
             if target is None:
                 self._fail(found.start, found.end, f"a branch to `{branch.label}`, which is no label here")
-            self.code[branch.at] = Instruction(found.name, found.guard, (), target, found.start, found.end, found.place)
+            self.code[branch.at] = replace(found, target=target)
 
     # ---- text ----
 
@@ -267,6 +339,10 @@ class _Parser:
 
     def _fail(self, start: int, end: int, message: str) -> NoReturn:
         _refuse(self.source, start, end, message)
+
+
+def _extent(step: re.Match[str]) -> tuple[int, int]:
+    return step.start("guard") - 1 if step["guard"] else step.start("name"), step.end()
 
 
 def _refuse(source: SourceFile, start: int, end: int, message: str) -> NoReturn:

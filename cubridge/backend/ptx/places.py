@@ -27,19 +27,23 @@ Position = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Places:
-    """The `.loc` directives of a text in their order."""
+    """The `.loc` directives of a text in their order, each with the call that it was inlined at, and the place of the call in whose
+    body it stands, or -1."""
 
     files: dict[int, str] = field(default_factory=dict[int, str])
-    locs: list[tuple[Position, Position | None]] = field(default_factory=list[tuple[Position, Position | None]])
+    locs: list[tuple[Position, Position | None, int]] = field(
+        default_factory=list[tuple[Position, Position | None, int]]
+    )
 
-    def add(self, directive: str) -> None:
-        """Note a `.file` or `.loc`; anything else that begins so says no place."""
+    def add(self, directive: str, caller: int = -1) -> None:
+        """Note a `.file` or `.loc`; anything else that begins so says no place. `caller`: the place of the call whose
+        body this is."""
         if found := _FILE.match(directive):
             self.files[int(found[1])] = found[2]
         elif found := _LOC.match(directive):
             numbers = [None if x is None else int(x) for x in found.groups()]
             here, call = numbers[:3], numbers[3:]
-            self.locs.append((_position(here), None if call[0] is None else _position(call)))
+            self.locs.append((_position(here), None if call[0] is None else _position(call), caller))
 
     @property
     def last(self) -> int:
@@ -50,13 +54,12 @@ class Places:
         """The line at a `.loc`, then the call that it was inlined at, then the call of that."""
         lines: list[CudaLine] = []
         while index >= 0 and len(lines) < _DEEPEST:
-            position, call = self.locs[index]
+            position, call, caller = self.locs[index]
             lines.append(self._line(position))
-            if call is None:
-                break
-            outer = self._before(index, call)
-            if outer < 0:
+            outer = caller if call is None else self._before(index, call)
+            if call is not None and outer < 0:
                 lines.append(self._line(call))
+                outer = caller
             index = outer
         return tuple(lines)
 

@@ -106,11 +106,6 @@ def test_refusals(body: str, code: str, message: str, place: str) -> None:
     assert message in found.message
 
 
-def test_functions_that_were_not_inlined() -> None:
-    found = refused("ret;", HEAD + ".func helper()\n{\nret;\n}\n")
-    assert found.code == "CU838" and "not inlined" in found.message
-
-
 @pytest.mark.parametrize(
     ("source", "entry", "message"),
     [
