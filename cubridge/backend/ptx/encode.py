@@ -182,8 +182,8 @@ class _Encoder:
             if not token.takes(part.bytes) or (part.negated and part.bytes):
                 raise _MismatchError("has an operand of another width than its row takes")
             return Slot(part.index, 0, part.bytes, part.negated)
-        if token.kind == "p" and isinstance(part, Value) and part.bits in (0, 1):
-            return Slot(self.program.predicates + part.bits, 0, 0)
+        if token.kind == "p" and isinstance(part, Value) and part.bits in (0, 1, -1):
+            return Slot(self.program.predicates + abs(part.bits), 0, 0)
         if token.kind == "p":
             raise _MismatchError("takes a predicate")
         return self._scalar(token.bytes or 8, part)

@@ -147,15 +147,16 @@ class Machine:
         return CuError(Diagnostic(_CODES[kind], f"emulator: {message}", span, notes), exit_code=6 if kind == 7 else 1)
 
     def _place(self, pc: int) -> tuple[Span, tuple[Note, ...]]:
-        """The line of the text itself that an instruction belongs to, where it has one; else the innermost line that is known. What
+        """The line of the text itself that an instruction belongs to, where it has one; else the innermost line that is known; else
+        the instruction in the PTX. What
         another text calls is at the line of the call; a note has the outermost call."""
-        if pc < 0:
+        if not 0 <= pc < len(self.program.code):
             return NOWHERE, ()
         chain = cuda_chain(self.program, pc, self.files)
         main = next(iter(self.files.values()), None)
         own = [n for n, span in enumerate(chain) if span.file is main]
         if not chain:
-            return NOWHERE, ()
+            return self.program.span(pc), ()
         at = own[0] if own else 0
         calls = [span for span in chain[at + 1 :] if span.file is main]
         return chain[at], tuple(Note("called from here", span) for span in calls[-1:])

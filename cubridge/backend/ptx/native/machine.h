@@ -74,6 +74,12 @@ enum Schedule : int { FORWARD = 0, REVERSED = 1, HOSTILE = 2 };
 // What threads released through one address of atomics: cluster, what was known.
 using Location = std::vector<std::pair<u32, std::shared_ptr<const Clock>>>;
 
+// Where the ways of a condition meet, and what they may write before. `join` -1: they do more than that.
+struct Detour {
+    int join = -1;
+    std::vector<Operand> results;
+};
+
 struct Machine {
     const Program& program;
     Config config;
@@ -84,6 +90,7 @@ struct Machine {
     std::vector<Event> events{1};
     std::unordered_map<u64, Location> locations;
     std::vector<std::unique_ptr<Cluster>> spare;
+    std::unordered_map<int, Detour> detours;  // by the instruction that asks
     u64 steps = 0;
     std::chrono::steady_clock::time_point end;
 

@@ -33,6 +33,7 @@ struct Row {
     Undefined undefined = Undefined::flow;
     int a = 0, b = 0, c = 0;
     Touch touch = Touch::uses;
+    bool computes = false;  // its results from its operands, and nothing else
 };
 
 // A register, constant or predicate. `slot` -1: nobody wants the result.

@@ -106,13 +106,23 @@ static Next run_instruction(Step& s) {
     return next;
 }
 
-static u32 guarded(Machine& m, Cluster& c, Warp& w, const Instruction& i, const Split& at) {
-    if (i.guard < 0) return at.mask;
-    if (w.predicates_undefined[i.guard] & at.mask) {
-        Step s{m, c, w, i, at.mask, at.pc};
-        undefined_fault(s, "a condition", w.predicates_origin[i.guard]);
-    }
-    return at.mask & (i.negated ? ~w.predicates[i.guard] : w.predicates[i.guard]);
+// Lanes whose condition nothing wrote go on where its ways meet. What either may write is unknown to them.
+static void leave_unknown(Machine& m, Cluster& c, Warp& w, const Instruction& i, Split& at) {
+    const u32 unknown = w.predicates_undefined[i.guard] & at.mask;
+    Step s{m, c, w, i, unknown, at.pc};
+    const int from = w.predicates_origin[i.guard];
+    const Detour& way = detour_of(m, at.pc);
+    if (way.join < 0) undefined_fault(s, "a condition", from);
+    for (const Operand& x : way.results) s.set_undefined(x, unknown, from);
+    at.mask &= ~unknown;
+    if (at.mask)
+        w.splits.push_back({way.join, unknown});
+    else
+        at = {way.join, unknown};
+}
+
+static u32 guarded(const Warp& w, const Instruction& i, const Split& at) {
+    return at.mask & (i.guard < 0 ? ALL : i.negated ? ~w.predicates[i.guard] : w.predicates[i.guard]);
 }
 
 static void branch(Warp& w, Split& at, u32 taken, int target) {
@@ -158,7 +168,11 @@ void run_warp(Machine& m, Cluster& c, Warp& w) {
         }
         if ((++w.steps & 4095) == 0) m.check_time();
         const Instruction& i = m.program.code[at->pc];
-        const u32 mask = guarded(m, c, w, i, *at);
+        if (i.guard >= 0 && (w.predicates_undefined[i.guard] & at->mask)) {
+            leave_unknown(m, c, w, i, *at);
+            continue;
+        }
+        const u32 mask = guarded(w, i, *at);
         if (i.target >= 0) {
             branch(w, *at, mask, i.target);
             continue;

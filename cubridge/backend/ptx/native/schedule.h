@@ -10,6 +10,8 @@ enum class Turn {
     spins,  // instructions ran, and nothing else
     stuck,
 };
+// What lanes may skip whose condition at `pc` nothing wrote.
+const Detour& detour_of(Machine& m, int pc);
 // One turn of every warp, or one landing if none gets anywhere.
 Turn run_turn(Machine& m, Cluster& c);
 void land(Machine& m, Cluster& c);
