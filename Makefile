@@ -9,7 +9,7 @@ OUT ?= out
 # Tests start hundreds of processes, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick slow lint check setup clean
+.PHONY: demo test quick slow foreign lint check setup clean
 
 setup: $(READY)
 
@@ -37,6 +37,11 @@ quick: $(READY)
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+
+# FlashAttention-2 on the emulator, unmodified; fetched into .foreign. FLASH_ATTENTION_3 may name a checkout of flash-attention.
+foreign: $(READY)
+	$(BIN)/python -m tests.foreign.get
+	$(BIN)/python -m pytest tests/foreign -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .
