@@ -14,6 +14,7 @@ from cubridge.frontend.reference.algebra.predicates import TRUE, is_zero
 from cubridge.frontend.reference.algebra.reduce import renewed
 from cubridge.frontend.reference.algebra.terms import Arena, Size, Term, arena, const, index, size, walk
 from cubridge.frontend.reference.attention import Axes
+from cubridge.frontend.reference.captured_numbers import captured_numbers
 from cubridge.frontend.reference.captures import CaptureTable
 from cubridge.frontend.reference.extract import extract
 from cubridge.frontend.reference.lift import Lifter
@@ -23,6 +24,7 @@ from cubridge.frontend.reference.ops import HANDLERS
 from cubridge.frontend.reference.printing import ExprWriter, text
 from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.remarks import warnings_of
+from cubridge.frontend.reference.requirements import Declared
 from cubridge.frontend.reference.sizes import SizeReader
 from cubridge.frontend.reference.state import fixed_numbers
 from cubridge.frontend.reference.values import Value
@@ -35,8 +37,7 @@ _SIZES: Final = ("B", "G", "Hk", "Lq", "Lk", "D")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A spec and what it was made from. `conditions`: the preconditions as terms; `subscripts`: (index,
-    extent), where the index must be in range(extent)."""
+    """A spec and what it was made from. `conditions`: the preconditions as terms; `declared`: what values must be like."""
 
     spec: AttentionSpec
     normalizer: Normalizer
@@ -44,8 +45,7 @@ class Assembled:
     lifter: Lifter
     table: CaptureTable
     conditions: tuple[Term, ...]
-    own_conditions: tuple[tuple[Term, Span], ...]
-    subscripts: dict[tuple[Term, Term], Span]
+    declared: Declared
 
 
 def assemble(reference: Reference, recording: Recording, current: Arena) -> Assembled:
@@ -91,8 +91,7 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
         lifter,
         table,
         tuple(t for t, _ in conditions),
-        tuple(own_conditions),
-        dict(current.subscripts),
+        Declared.of(current, tuple(own_conditions), captured_numbers(table, normalizer)),
     )
 
 

@@ -246,21 +246,27 @@ def _unrecorded(span: Span) -> NoReturn:
 
 
 _NARROW: Final = frozenset((torch.int8, torch.uint8, torch.int16, torch.uint16))
+_GATHERS: Final = frozenset(("index", "gather", "index_select"))
 
 
 def _without_wrap(call: Call, dtype: torch.dtype, element: Element) -> Element:
-    """Integers of few bits wrap: an element that may leave their range has no form, and is replayed. One that is read from a
-    tensor of the same type has not left it."""
-    if dtype not in _NARROW:
+    """Integers of few bits wrap: an element that may leave their range has no form, and is replayed; that one of 32 bits does not
+    leave it is declared. One that is read from a tensor of the same type has not left it."""
+    if dtype not in _NARROW and dtype is not torch.int32:
         return element
     low, high = const(torch.iinfo(dtype).min), const(torch.iinfo(dtype).max)
-    same = all(a.dtype is dtype for a in pytree.tree_leaves((call.args, call.kwargs)) if isinstance(a, Tensor))
+    read = (call.args[0],) if call.name in _GATHERS else pytree.tree_leaves((call.args, call.kwargs))
+    same = all(a.dtype is dtype for a in read if isinstance(a, Tensor))
 
     def checked(*indices: Term) -> Term:
         term = element(*indices)
         fits = integers.nonneg(integers.sub(term, low)) and integers.nonneg(integers.sub(high, term))
-        if not (fits or (same and isinstance(term, Load))):
+        if fits or (same and isinstance(term, Load)):
+            return term
+        if dtype is not torch.int32:
             raise NoElementForm
+        if term.reads:
+            arena().narrow.setdefault(term, call.span)
         return term
 
     return checked

@@ -1,15 +1,18 @@
-"""What was declared of captured values when the reference was read: subscripts in range, flags 0 or 1, integers of 32 bits."""
+"""What was declared of captured values when the reference was read: subscripts in range, flags 0 or 1, divisors other than 0,
+integers of 32 bits."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from cubridge.frontend.reference.algebra.terms import Sort, Term
+from cubridge.frontend.reference.algebra.terms import Arena, Sort, Term
+from cubridge.frontend.reference.captured_numbers import CapturedNumber, number_requirements
 from cubridge.frontend.reference.captures import CaptureValues, Source
 from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
 from cubridge.frontend.reference.printing import text
@@ -19,29 +22,55 @@ from cubridge.ir.requirement import Requirement
 from cubridge.ir.source import Span
 
 CHECKED_AT_ONCE: Final = 1 << 24
-"""Values of a subscript that are in memory while it is checked."""
+"""Values of a term that are in memory while it is checked."""
 
 _NARROW_HELP: Final = "kernels read 32-bit integers: number documents and positions from 0"
 _MAY_PASS_32_BITS: Final = {torch.int64: -(1 << 31), torch.uint32: 0, torch.uint64: 0}
 """With the least value that is read right; as int64, a uint64 that is too large is negative."""
 
 
-def requirements(
-    values: CaptureValues,
-    subscripts: Mapping[tuple[Term, Term], Span],
-    flags: Mapping[str, Span],
-    own_conditions: Iterable[tuple[Term, Span]] = (),
-) -> Iterator[Requirement]:
-    """What must hold of the values of one launch. `subscripts`: (index, extent). `own_conditions`: of extents of arguments that
-    follow no size."""
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """`subscripts`: (index, extent). `own_conditions`: of extents of arguments that follow no size. `numbers`: captured floats."""
+
+    subscripts: Mapping[tuple[Term, Term], Span]
+    own_conditions: Iterable[tuple[Term, Span]]
+    numbers: tuple[CapturedNumber, ...]
+    flags: Mapping[str, Span]
+    finite: Mapping[str, Span]
+    absorbed: Mapping[str, Span]
+    positive: Mapping[Term, Span]
+    divisors: Mapping[Term, Span]
+    narrow: Mapping[Term, Span]
+
+    @staticmethod
+    def of(arena: Arena, own_conditions: Iterable[tuple[Term, Span]], numbers: tuple[CapturedNumber, ...]) -> Declared:
+        """As it is now: what is made in the arena later is none of the reference."""
+        return Declared(
+            dict(arena.subscripts), own_conditions, numbers, dict(arena.flags), dict(arena.finite), dict(arena.absorbed),
+            dict(arena.positive), dict(arena.divisors), dict(arena.narrow),
+        )  # fmt: skip
+
+
+def requirements(values: CaptureValues, declared: Declared) -> Iterator[Requirement]:
+    """What must hold of the values of one launch."""
     tensors = values.tensors()
     yield from (_number(n, values.device) for n in values.lifter.recording.numbers)
-    yield from (_flag(name, tensors(name), span) for name, span in flags.items())
+    yield from (_flag(name, tensors(name), span) for name, span in declared.flags.items())
+    yield from (_finite(name, tensors(name), span) for name, span in declared.finite.items())
+    yield from (_absorbed(name, tensors(name), span) for name, span in declared.absorbed.items())
     known = {**values.sizes, **_own_extents(values), **_numbers(values)}
-    yield from (_condition(term, known, span, values.device) for term, span in own_conditions)
+    yield from (_condition(term, known, span, values.device) for term, span in declared.own_conditions)
     evaluator = TensorEvaluator(known, tensors, values.device)
-    for (term, extent), span in subscripts.items():
+    for (term, extent), span in declared.subscripts.items():
         yield from _subscript(evaluator, term, int(evaluate_number(extent, known)), span)
+    for term, span in declared.positive.items():
+        yield from (_positive(x, span) for x in _parts(evaluator, term))
+    for term, span in declared.divisors.items():
+        yield from (_divisor(x, span) for x in _parts(evaluator, term))
+    for term, span in declared.narrow.items():
+        yield from (_narrow(x, span) for x in _parts(evaluator, term))
+    yield from number_requirements(values, declared.numbers)
     for source in values.table.sources.values():
         if source.sort is Sort.INT:
             yield from _fits_32_bits(source, tensors(source.tensor))
@@ -66,8 +95,37 @@ def _flag(name: str, value: Tensor, span: Span) -> Requirement:
     return Requirement(((value == 0) | (value == 1)).all(), what, lambda: fault)
 
 
-def _subscript(evaluator: TensorEvaluator, term: Term, extent: int, span: Span) -> Iterator[Requirement]:
-    """Every value is in range(extent)."""
+def _finite(name: str, value: Tensor, span: Span) -> Requirement:
+    what = f"`{name}` is multiplied by 0, and is infinite somewhere"
+    fault = Diagnostic("CU490", what, span, help="the reference gives NaN there")
+    return Requirement(value.isfinite().all(), what, lambda: fault)
+
+
+def _absorbed(name: str, value: Tensor, span: Span) -> Requirement:
+    what = f"`{name}` is added to a fill, and is NaN or inf somewhere"
+    fault = Diagnostic("CU490", what, span, help="the reference gives NaN there")
+    return Requirement((value < torch.inf).all(), what, lambda: fault)
+
+
+def _positive(value: Tensor, span: Span) -> Requirement:
+    what = "a factor of an infinite fill is not positive"
+    return Requirement((value > 0).all(), what, lambda: Diagnostic("CU490", what, span, help="put the fill on last"))
+
+
+def _divisor(value: Tensor, span: Span) -> Requirement:
+    what = "an integer is divided by a captured 0"
+    fault = Diagnostic("CU490", what, span, help="the reference fails there too")
+    return Requirement((value != 0).all(), what, lambda: fault)
+
+
+def _narrow(value: Tensor, span: Span) -> Requirement:
+    what = "an integer leaves the 32 bits of its type, where PyTorch wraps"
+    fault = Diagnostic("CU490", what, span, help="compute with `.long()`")
+    return Requirement((value >= -(1 << 31)).all() & (value < 1 << 31).all(), what, lambda: fault)
+
+
+def _parts(evaluator: TensorEvaluator, term: Term) -> Iterator[Tensor]:
+    """All values of a term, as many at once as memory should hold."""
     indices = free_indices(term)
     counts = [int(evaluate_number(x.extent, evaluator.sizes)) for x in indices]
     if 0 in counts:
@@ -75,7 +133,13 @@ def _subscript(evaluator: TensorEvaluator, term: Term, extent: int, span: Span) 
     step = max(1, CHECKED_AT_ONCE // max(1, math.prod(counts[1:])))
     for start in range(0, counts[0], step) if counts else (None,):
         rows = None if start is None else range(start, min(start + step, counts[0]))
-        low, high = evaluator.over(term, indices, rows).aminmax()
+        yield evaluator.over(term, indices, rows)
+
+
+def _subscript(evaluator: TensorEvaluator, term: Term, extent: int, span: Span) -> Iterator[Requirement]:
+    """Every value is in range(extent)."""
+    for part in _parts(evaluator, term):
+        low, high = part.aminmax()
         what = f"a captured subscript is outside its axis of {extent} elements"
         yield Requirement(
             (low >= 0) & (high < extent), what, lambda a=low, b=high: _outside(int(a), int(b), extent, span)

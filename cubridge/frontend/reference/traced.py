@@ -77,9 +77,7 @@ class Traced:
         """What the reading of the reference takes for granted of the values of a launch."""
         with new_arena(self.arena):
             values = self._values(sizes, inputs, CPU if device is None else device)
-            return tuple(
-                requirements(values, self.assembled.subscripts, self.arena.flags, self.assembled.own_conditions)
-            )
+            return tuple(requirements(values, self.assembled.declared))
 
     def inputs_of(self, capture: str) -> frozenset[str]:
         """Names of the arguments, and paths of what the reference keeps, that a capture is made of."""

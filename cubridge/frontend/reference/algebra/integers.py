@@ -20,7 +20,7 @@ from cubridge.frontend.reference.algebra.polynomials import (
     sub,
     terms_of,
 )
-from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, const, is_op, order
+from cubridge.frontend.reference.algebra.terms import Apply, Const, Sort, Term, apply, arena, const, is_op, order
 
 __all__ = ["MINUS_ONE", "ONE", "ZERO", "absolute", "add", "floordiv", "maximum", "minimum", "mod", "mul", "neg", "sub"]
 
@@ -35,6 +35,7 @@ def floordiv(a: Term, n: Term) -> Term:
         if isinstance(a, Const) and n.value:
             return const(int(a.value) // int(n.value))
     if not positive(n):  # nothing is known of n: the division stays as written
+        arena().divisors.setdefault(n, arena().here)
         return apply("//", (a, n), Sort.INT)
     if isinstance(a, Apply) and a.op == "//" and positive(a.args[1]):
         return floordiv(a.args[0], mul(a.args[1], n))

@@ -31,6 +31,7 @@ from cubridge.frontend.reference.algebra.selection import MASK_FILL, absorbs, is
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
     Const,
+    Load,
     Sort,
     Term,
     apply,
@@ -40,7 +41,9 @@ from cubridge.frontend.reference.algebra.terms import (
     is_const,
     is_op,
     order,
+    walk,
 )
+from cubridge.ir.source import Span
 
 # ---- products --------------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,7 @@ def _mul_two(a: Term, b: Term) -> Term:
         if isinstance(x, Const) and not math.isfinite(x.value):
             return _times_infinity(float(x.value), y)
         if is_const(x, 0):
+            _declare(arena().finite, y)
             return REAL_ZERO
         if is_const(x, 1):
             return y
@@ -166,9 +170,24 @@ def _times_infinity(infinity: float, other: Term) -> Term:
         return number(infinity * float(other.value) if other.value else math.nan)
     if math.isnan(infinity):
         return number(infinity)
-    if not real_nonneg(other):
+    if _is_captured(other):
+        arena().positive.setdefault(other, arena().here)
+    elif not real_nonneg(other):
         assume("a factor of an infinite fill is positive")
     return number(infinity)
+
+
+def _declare(tensors: dict[str, Span], term: Term) -> None:
+    """The captured floats of a term that goes: what it would be for NaN and infinities, no term says."""
+    if _is_captured(term):
+        for x in walk(term):
+            if isinstance(x, Load) and x.sort is Sort.REAL:
+                tensors.setdefault(x.tensor, arena().here)
+
+
+def _is_captured(term: Term) -> bool:
+    """Does it follow from what a call gives besides q, k and v?"""
+    return bool(term.reads) and not any(name in ("q", "k", "v") or name.startswith("$") for name in term.reads)
 
 
 def neg(a: Term) -> Term:
@@ -280,6 +299,7 @@ def _add_two(a: Term, b: Term) -> Term:
         return pushed
     for x, y in ((a, b), (b, a)):
         if isinstance(x, Const) and not math.isfinite(x.value):
+            _declare(arena().absorbed, y)
             return number(float(x.value) + float(y.value)) if isinstance(y, Const) else x
     total = _Sum()
     total.include(a)
@@ -337,6 +357,8 @@ class _Sum:
         parts = [p for p in parts if not is_const(p, 0)]
         constant = number(exact(self.constant))
         if is_masking(constant) and parts and absorbs(float(constant.value), parts):
+            for part in parts:
+                _declare(arena().absorbed, part)
             return constant
         if self.constant or not parts:
             parts.append(constant)

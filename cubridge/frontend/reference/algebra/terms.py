@@ -183,6 +183,11 @@ class Arena:
     subscripts: dict[tuple[Term, Term], Span] = field(default_factory=dict)  # integers that must be in range(extent)
     flags: dict[str, Span] = field(default_factory=dict)  # tensors that must hold 0 and 1 alone
     no_flags: frozenset[str] = NO_NAMES  # tensors and numbers that were seen to hold others
+    finite: dict[str, Span] = field(default_factory=dict)  # tensors that are multiplied by 0
+    absorbed: dict[str, Span] = field(default_factory=dict)  # tensors that are added to a fill
+    positive: dict[Term, Span] = field(default_factory=dict)  # captured factors of an infinite fill
+    divisors: dict[Term, Span] = field(default_factory=dict)  # integers that must not be 0
+    narrow: dict[Term, Span] = field(default_factory=dict)  # integers that must not leave the 32 bits of their type
     whole_symbols: set[Term] = field(default_factory=set)  # symbols of row reductions that are integers
     bit_operations: dict[Span, str] = field(default_factory=dict)  # `&` on numbers, a likely slip of precedence
     nonnegative: dict[Term, bool] = field(default_factory=dict)  # memo of bounds.nonneg
