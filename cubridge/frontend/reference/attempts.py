@@ -28,6 +28,15 @@ class Attempts:
         self.numbers = tuple(dict.fromkeys(numbers))
         self.messages: set[str] = set()
         self.tried = 0
+        self.asked = shape
+
+    def keep_heads(self) -> None:
+        """From here on only what has the heads that were asked for."""
+        asked = self.asked
+        assert asked is not None
+        self.waiting = deque(s for s in self.waiting if (s.Hq, s.Hk) == (asked.Hq, asked.Hk))
+        self.named.clear()
+        self.others.clear()
 
     def __iter__(self) -> Iterator[Shape]:
         while self.tried < _MOST and (waiting := self.waiting or self.named or self.others):
@@ -81,16 +90,15 @@ _MOST_HEADS: Final = 64
 
 
 def attempts(shape: Shape | None, held: Iterable[int] = ()) -> Iterator[Shape]:
-    """Distinct sizes; equal heads; equal lengths; both; then the given shape itself, and head counts that the reference
-    may insist on because it holds tensors of these extents."""
+    """Distinct sizes; equal heads; equal lengths; both; then the heads of the given shape, that shape itself, and head counts that
+    the reference may insist on because it holds tensors of these extents."""
     base = distinct(shape or DEFAULT_SHAPE)
     tried: list[Shape] = []
-    for equal_heads, equal_lengths in ((False, False), (True, False), (False, True), (True, True)):
-        candidate = replace(base, Hq=base.Hk) if equal_heads else base
-        if equal_lengths:
-            candidate = replace(candidate, Lk=candidate.Lq)
-        tried.append(candidate)
+    for equal_lengths in (False, True):
+        lengths = replace(base, Lk=base.Lq) if equal_lengths else base
+        tried += [lengths, replace(lengths, Hq=base.Hk)]
     if shape is not None:
+        tried += [replace(s, Hq=shape.Hq, Hk=shape.Hk) for s in (base, replace(base, Lk=base.Lq))]
         tried.append(shape)
     for heads in sorted(set(held)):
         group = next((n for n in (2, 3, 5, 7) if heads % n == 0 and heads > n), 1)

@@ -31,6 +31,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
 def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype = torch.bfloat16) -> Traced:
     """Read `reference`. `shape`: sizes to favour, where the reference is fixed to some. Errors: CU47x to CU49x, located."""
     first: CuError | None = None
+    elsewhere: Traced | None = None
     state = State.of(reference.function, reference.span)
     numbers = (*state.extents(), *integers_of(reference.function), *integers_of(reference.extra_inputs))
     tries = Attempts(shape, state.extents(), numbers)
@@ -43,9 +44,18 @@ def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype =
             first = first or error
             if not _may_run_elsewhere(error.diagnostics[0]):
                 break
-            tries.failed(candidate, error.diagnostics[0].message)
+            if elsewhere is None:
+                tries.failed(candidate, error.diagnostics[0].message)
             continue
-        return traced if first is None else _remarked(traced, first)
+        if first is not None:
+            traced = _remarked(traced, first)
+        if shape is None or traced.meets_preconditions(shape):
+            return traced
+        if elsewhere is None:
+            elsewhere = traced
+            tries.keep_heads()
+    if elsewhere is not None:
+        return elsewhere
     assert first is not None
     raise CuError(*(_with_sizes_asked(d) for d in first.diagnostics))
 

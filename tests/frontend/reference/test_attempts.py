@@ -11,6 +11,8 @@ from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.trace import trace
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import print_expr
+from cubridge.ir.spec import Shape
+from cubridge.ir.walk import free_names
 from tests.frontend.reference.references.helpers import repeated
 
 
@@ -81,6 +83,23 @@ def test_the_sizes_are_found(function) -> None:
     wanted = {c.replace("Lq == Lk", "Lk == Lq") if c not in required else c for c in FIXED[function]}
     assert wanted <= required, required
     assert any("read at" in r.message for r in traced.spec.specialised)
+
+
+class PerHead(nn.Module):
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.linspace(0.1, 0.3, heads))
+
+    def forward(self, q, k, v):
+        return softmax(scores(q, k) + self.slope[:, None, None] * torch.arange(k.shape[2]), q, v)
+
+
+@pytest.mark.parametrize(("heads", "key_heads"), [(2, 1), (4, 1), (4, 2)])
+def test_the_heads_that_are_asked_for_are_tried_before_others(heads: int, key_heads: int) -> None:
+    shape = Shape(1, heads, key_heads, 64, 64, 32)
+    traced = trace(Reference.of(PerHead(heads)), shape)
+    assert traced.meets_preconditions(shape)
+    assert {"Hq", "Hk"} >= {n for p in traced.spec.preconditions for n in free_names(p.condition)}
 
 
 def test_inputs_that_are_made_at_some_sizes_only() -> None:
