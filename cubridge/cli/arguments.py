@@ -124,7 +124,7 @@ _KERNEL = "sm80|sm90a|FILE.cu|FILE.cuir"
 
 
 def _adapt(parser: argparse.ArgumentParser) -> None:
-    _reference(parser, "; D is the head dim of the form that is changed; lift, lower and verify take 128")
+    _reference(parser, "; D is the head dim of the form that is changed; lift and lower take 128, verify every one")
     parser.add_argument(
         "--kernel", default="sm80", metavar="sm80|sm90a|PATH.cu", help="the expert kernel to change (default: sm80)"
     )
@@ -195,7 +195,8 @@ def _verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar=_KERNEL)
     parser.add_argument("--reference", type=_path, metavar="REF.py", help="what it should compute (default: see above)")
     parser.add_argument("--function", metavar="NAME", help="the function of REF.py")
-    _instance(parser)
+    parser.add_argument("--dtype", choices=("bf16", "fp16"), help="forms of a kernel text of this element type alone")
+    parser.add_argument("--head-dim", type=int, metavar="D", help="forms of a kernel text of this head dim alone")
 
 
 def _opt(parser: argparse.ArgumentParser) -> None:

@@ -67,12 +67,13 @@ def explain(options: Namespace) -> int:
 def verify(options: Namespace) -> int:
     """Verify a kernel: static rules, order engine, value engine on small problems, and for CUDA text the emulator.
 
-    It should compute full attention, or REF.py, or, for target.cuir of `cuirc adapt`, what the report beside it names. Ends with 3
-    where the kernel is well-formed and computes something else."""
+    A text is looked at in every form that its contract lists, or in those of --dtype and --head-dim. It should compute full
+    attention, or REF.py, or, for target.cuir of `cuirc adapt`, what the report beside it names. Ends with 3 where the kernel is
+    well-formed and computes something else."""
     from cubridge.driver.folder import claimed_reference
     from cubridge.driver.kernels import is_kernel_text
     from cubridge.driver.reference import read_reference
-    from cubridge.driver.verify import WRONG_VALUES, examine_ir, examine_text, not_proved
+    from cubridge.driver.verify import WRONG_VALUES, Examined, examine_ir, examine_text, not_proved
 
     if options.reference is None:
         reference = None if is_kernel_text(options.file) else claimed_reference(Path(options.file))
@@ -80,21 +81,17 @@ def verify(options: Namespace) -> int:
         reference = read_reference(options.reference, options.function, None)
     attention = None if reference is None else reference.attention
     if is_kernel_text(options.file):
-        faults = examine_text(options.file, options.dtype, options.head_dim, attention)
+        found = examine_text(options.file, options.dtype, options.head_dim, attention)
+        said = f" in {'the form' if len(found.forms) == 1 else 'any of the forms'}"
     else:
-        faults = examine_ir(parse(read_source(options.file)), attention)
-    if faults:
-        raise CuError(*faults, exit_code=DIFFERS if all(f.code in WRONG_VALUES for f in faults) else 1)
-    show("\n  ".join((_faultless(options), *not_proved(read_kernel(options.file, options), attention))))
+        kernel = parse(read_source(options.file))
+        faults = examine_ir(kernel, attention)
+        found, said = Examined(faults, unproved=() if faults else not_proved(kernel, attention)), ""
+    if found.faults:
+        raise CuError(*found.faults, exit_code=DIFFERS if all(f.code in WRONG_VALUES for f in found.faults) else 1)
+    lines = [f"{options.file}: no fault found{said}", *map(str, found.forms)]
+    show("\n  ".join((*lines, *found.unproved)))
     return 0
-
-
-def _faultless(options: Namespace) -> str:
-    """A kernel text is verified in one of its forms."""
-    from cubridge.driver.kernels import is_kernel_text
-
-    form = f" in the form {options.dtype}, head dim {options.head_dim}" if is_kernel_text(options.file) else ""
-    return f"{options.file}: no fault found{form}"
 
 
 def transfer(options: Namespace) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from cubridge.driver.forms import in_form, lift_form, listed_forms, same_program
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.transfer import transfer_unverified
-from cubridge.ir.diagnostics import CuError
+from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.findings import Findings, MutantResult, Verdict
 from cubridge.judge.list_mutants import list_mutants
@@ -17,6 +18,7 @@ from cubridge.judge.plan import emulator_cases, gpu_cases, mutant_cases, value_c
 from cubridge.judge.proof.prove import prove
 from cubridge.judge.runners import Runner, ValueRunner
 from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, Tools, emulate
+from cubridge.judge.well_formed import verify_kernel
 
 if TYPE_CHECKING:
     from cubridge.driver.adapted import Adapted
@@ -57,9 +59,35 @@ def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | Non
     missing += [f"sizes {s} are passed over: {e.diagnostics[0].message}" for s, e in checker.passed_over.items()]
     if all(case.accepted for case in cases):
         check_long_lengths(adapted.target, spec)
+        missing += check_other_forms(adapted, checker)
     verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
     found = () if compiled is None else (compiled,)
     return Findings(tuple(cases), mutants, found, verdict, tuple(missing), proving.result())
+
+
+def check_other_forms(adapted: Adapted, checker: Checker) -> list[str]:
+    """The patched text in the forms that a compiler may take instead of the first: rules, order, long lengths, and runs of a form
+    that differs in more than constants. What could not be looked at. Errors: CU2xx, CU42x, and as `check_long_lengths`."""
+    first, *others = listed_forms(adapted.kernel, adapted.dtype, adapted.shape.D)
+    if not adapted.is_read:
+        return [f"the form {form} is not looked at: the text is not lifted" for form in others]
+    spec = adapted.reference.attention.spec
+    lifted = [lift_form(adapted.kernel, form, adapted.text.source) for form in (first, *others)]
+    for again in lifted[1:]:
+        try:
+            verify_kernel(again.kernel)
+            check_long_lengths(again.kernel, spec)
+        except CuError as error:
+            raise CuError(*in_form(error.diagnostics, again.form), exit_code=error.exit_code) from None
+        if not same_program(lifted[0].kernel, again.kernel):
+            wrong = [
+                r for r in checker.run(ValueRunner(again.kernel), value_cases(spec, adapted.shape)) if not r.accepted
+            ]
+            if wrong:
+                message = f"{wrong[0].stage}: wrong at {wrong[0].shape} ({wrong[0].inputs}): {wrong[0].detail.splitlines()[0]}"
+                fault = Diagnostic("CU844", message, again.kernel.span)
+                raise CuError(*in_form([fault], again.form), exit_code=3)
+    return []
 
 
 def _verdict(emulated: bool, compiled: bool, ran: bool) -> Verdict:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from cubridge.driver.forms import in_form, lift_form, listed_forms, to_run
 from cubridge.driver.kernels import choose_kernel
-from cubridge.driver.lift import lift_kernel
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.spec import Shape
@@ -24,6 +23,8 @@ from cubridge.judge.tools import EMULATED_HEAD_DIM, emulate
 from cubridge.judge.well_formed import find_faults, verify_statically
 
 if TYPE_CHECKING:
+    from cubridge.driver.forms import Form
+    from cubridge.driver.kernels import ChosenKernel
     from cubridge.driver.reference import TracedReference
     from cubridge.ir.nodes import Kernel
     from cubridge.judge.findings import CaseResult
@@ -37,10 +38,11 @@ WRONG_VALUES: Final = frozenset({"CU844", "CU317", "CU318"})
 def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
     """Faults of a kernel in CuIR: static rules, order engine, then the value engine on tiny problems, whose results are
     compared, then single points of long ones. Errors: CU3xx where a run cannot go on."""
-    faults = find_faults(kernel)
-    if faults:
-        return faults
     known = attention or full_attention()
+    return find_faults(kernel) or _run_ir(kernel, known) or refuted(kernel, known)
+
+
+def _run_ir(kernel: Kernel, known: Attention) -> tuple[Diagnostic, ...]:
     checker = Checker(known, dtype_of(kernel), approximations(kernel))
     cases = value_cases(known.spec, replace(SMALL, D=head_dim(kernel)))
     with one_thread():
@@ -49,14 +51,16 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
             if wrong is not None:
                 return (wrong,)
     fault = long_fault(kernel, known.spec)
-    return tuple(refuted(kernel, known)) if fault is None else (fault,)
+    return () if fault is None else (fault,)
 
 
-def refuted(kernel: Kernel, known: Attention) -> Iterator[Diagnostic]:
+def refuted(kernel: Kernel, known: Attention) -> tuple[Diagnostic, ...]:
     """CU318 for each part of a kernel that the solver shows to be another than it should be."""
-    for part in prove(kernel, known.spec):
-        if part.refuted:
-            yield Diagnostic("CU318", f"{part.name}: {part.counterexample}: {part.because}", kernel.span)
+    return tuple(
+        Diagnostic("CU318", f"{part.name}: {part.counterexample}: {part.because}", kernel.span)
+        for part in prove(kernel, known.spec)
+        if part.refuted
+    )
 
 
 def not_proved(kernel: Kernel, attention: Attention | None = None) -> tuple[str, ...]:
@@ -64,18 +68,42 @@ def not_proved(kernel: Kernel, attention: Attention | None = None) -> tuple[str,
     return tuple(map(str, unproved(prove(kernel, (attention or full_attention()).spec))))
 
 
-def examine_text(path: str, dtype: str, head_dim: int, attention: Attention | None = None) -> tuple[Diagnostic, ...]:
-    """Faults of a kernel text: those of its CuIR, then those that the emulator shows. A text without a reference is a source
-    kernel and computes full attention. Errors: CU4xx where it cannot be lifted."""
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found of a kernel text: faults, or the forms that were looked at and what runs alone speak for in them."""
+
+    faults: tuple[Diagnostic, ...]
+    forms: tuple[Form, ...] = ()
+    unproved: tuple[str, ...] = ()
+
+
+def examine_text(path: str, dtype: str | None, head_dim: int | None, attention: Attention | None = None) -> Examined:
+    """Faults of a kernel text in each of its forms, of this element type and head dim if they are given: those of its CuIR, then
+    those that the emulator shows. A text without a reference is a source kernel and computes full attention.
+    Errors: CU4xx where it cannot be lifted."""
     chosen = choose_kernel(path)
-    kernel = lift_kernel(chosen, dtype, head_dim).kernel
-    faults = examine_ir(kernel, attention)
-    if faults:
-        return faults
+    forms = [lift_form(chosen, form) for form in listed_forms(chosen, dtype, head_dim)]
+    for lifted in forms:
+        if found := find_faults(lifted.kernel):
+            return Examined(in_form(found, lifted.form))
     known = attention or full_attention()
+    unproved: dict[str, None] = {}
+    for lifted, proving in to_run(forms):
+        if found := (_run_ir(lifted.kernel, known) or (refuted(lifted.kernel, known) if proving else ())):
+            return Examined(in_form(found, lifted.form))
+        unproved |= dict.fromkeys(not_proved(lifted.kernel, known) if proving else ())
+    for name, first in {f.form.dtype: f.kernel for f in reversed(forms)}.items():
+        if found := _emulated(chosen, name, first, known):
+            return Examined(found)
+    return Examined((), tuple(f.form for f in forms), tuple(unproved))
+
+
+def _emulated(chosen: ChosenKernel, dtype: str, kernel: Kernel, known: Attention) -> tuple[Diagnostic, ...]:
+    dims = chosen.text.contract.head_dims
+    dim = EMULATED_HEAD_DIM if EMULATED_HEAD_DIM in dims else dims[0]
     checker = Checker(known, dtype, approximations(kernel))
     with one_thread():
-        results = checker.run(emulate(chosen.text, dtype), emulator_cases(known.spec, EMULATED_HEAD_DIM))
+        results = checker.run(emulate(chosen.text, dtype, dim), emulator_cases(known.spec, dim))
     return tuple(
         Diagnostic(
             "CU844", f"{r.stage}: {_not_computed(known, r.shape, r.inputs)}: {r.detail.splitlines()[0]}", kernel.span

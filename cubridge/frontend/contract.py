@@ -14,7 +14,8 @@ from cubridge.frontend.contract_checks import check_contract, check_identifier
 from cubridge.frontend.contract_params import Names, parse_expr_at, read_params
 from cubridge.ir.contract import ElementType, LaunchContract, MacroChoice, Role, TensorArgument, TensorMapSpec
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Expr
+from cubridge.ir.hardware import ARCHITECTURES
+from cubridge.ir.nodes import Expr, Name
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SOURCE_REGIONS
 from cubridge.ir.types import DType
@@ -42,8 +43,16 @@ _KEYS: Final = frozenset(
         "patch",
     }
 )
-_TENSORS: Final = {"q": Role.INPUT, "k": Role.INPUT, "v": Role.INPUT, "o": Role.OUTPUT, "lse": Role.OUTPUT}
+_TENSORS: Final = {
+    "q": (Role.INPUT, ("B", "Hq", "Lq", "D")),
+    "k": (Role.INPUT, ("B", "Hk", "Lk", "D")),
+    "v": (Role.INPUT, ("B", "Hk", "Lk", "D")),
+    "o": (Role.OUTPUT, ("B", "Hq", "Lq", "D")),
+    "lse": (Role.OUTPUT, ("B", "Hq", "Lq")),
+}
+"""What a kernel has, as callers give it: a role and axes."""
 _TENSOR_KEYS: Final = frozenset({"role", "element", "shape", "optional", "contiguous", "align_bytes"})
+_ALIGNMENTS: Final = tuple(1 << n for n in range(9))
 _MAP_KEYS: Final = frozenset({"tensor", "box", "swizzle_bytes"})
 
 
@@ -59,6 +68,7 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
     table = _Table.load(file)
     if kernel is None:
         kernel = _read(path.parent / table.text("source"))
+    arch, newer_archs = _arch(table)
     tensors = tuple(_tensor(name, entry) for name, entry in table.tables("tensors"))
     if missing := [name for name in _TENSORS if name != "lse" and all(t.name != name for t in tensors)]:
         table.table("tensors").fail(f"there is no tensor `{missing[0]}`")
@@ -75,10 +85,10 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
         entry=entry,
         source=table.text("source"),
         include=table.text("include"),
-        arch=table.text("arch"),
-        newer_archs=table.flag("newer_archs"),
+        arch=arch,
+        newer_archs=newer_archs,
         head_dims=_head_dims(table),
-        dtypes=tuple(_dtype(name, entry) for name, entry in table.tables("dtypes")),
+        dtypes=tuple(_dtype(name, entry, table.table("macros")) for name, entry in table.tables("dtypes")),
         macros=tuple(MacroChoice(name, exprs) for name, exprs in table.table("macros").all_exprs()),
         tensors=tensors,
         tensor_maps=maps,
@@ -90,6 +100,10 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
         key_tile=table.expr("key_tile"),
         patchable=_patchable(table.table("patch")),
         equal_work=_equal_work(kernel),
+        places={
+            "head_dims": table.span("head_dims"),
+            **{f"dtypes.{name}": table.table("dtypes").span(name) for name, _ in table.tables("dtypes")},
+        },
     )
     check_contract(contract)
     return contract
@@ -111,16 +125,33 @@ def _read(path: Path) -> SourceFile:
         raise CuError(Diagnostic("CU451", message, help=help)) from error
 
 
-def _dtype(name: str, table: _Table) -> tuple[DType, tuple[tuple[str, int], ...]]:
+def _arch(table: _Table) -> tuple[str, bool]:
+    arch, newer = table.choice("arch", list(ARCHITECTURES)), table.flag("newer_archs")
+    if newer and arch.endswith("a"):
+        table.fail(f"`{arch}` has instructions that no later architecture has: `newer_archs` is false", "newer_archs")
+    return arch, newer
+
+
+def _dtype(name: str, table: _Table, macros: _Table) -> tuple[DType, tuple[tuple[str, int], ...]]:
     if name not in _DTYPES:
         table.fail(f"no element type `{name}`; there are {', '.join(_DTYPES)}")
+    for macro in table.data:
+        if macro in macros.data:
+            table.fail(f"the macro `{macro}` has a value in [macros] already")
     return _DTYPES[name], tuple((macro, table.integer(macro)) for macro in table.data)
 
 
 def _tensor(name: str, table: _Table) -> TensorArgument:
     table.check_keys(_TENSOR_KEYS)
-    if _TENSORS.get(name) != table.choice("role", list(Role)):
+    role, axes = _TENSORS.get(name, (None, ()))
+    if role != table.choice("role", list(Role)):
         table.fail(f"`{name}` is not one of a kernel's tensors: inputs q, k, v; outputs o and, if it has one, lse")
+    if table.exprs("shape") != tuple(map(Name, axes)):
+        table.fail(f"`{name}` is [{', '.join(axes)}]", "shape")
+    if table.flag("optional", False) and name != "lse":
+        table.fail(f"`{name}` is there in every launch: only `lse` is optional", "optional")
+    if table.integer("align_bytes", 16) not in _ALIGNMENTS:
+        table.fail("`align_bytes` is a power of 2 up to 256", "align_bytes")
     return TensorArgument(
         name,
         Role(table.choice("role", list(Role))),
@@ -129,6 +160,7 @@ def _tensor(name: str, table: _Table) -> TensorArgument:
         table.flag("optional", False),
         table.flag("contiguous", False),
         table.integer("align_bytes", 16),
+        table.span("align_bytes"),
     )
 
 
@@ -139,7 +171,9 @@ def _tensor_map(name: str, table: _Table, tensors: tuple[TensorArgument, ...]) -
     rank = next(len(t.shape) for t in tensors if t.name == tensor)
     if len(box) != rank:
         table.fail(f"the box has {len(box)} axes, `{tensor}` has {rank}", "box")
-    return TensorMapSpec(name, tensor, box, table.integer("swizzle_bytes"))
+    if name != tensor:
+        table.fail(f"the tensor map `{name}` is of `{tensor}`; a map is called as its tensor", "tensor")
+    return TensorMapSpec(name, tensor, box, table.integer("swizzle_bytes"), table.span("swizzle_bytes"))
 
 
 def _patchable(table: _Table) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn
 
 from cubridge.ir.capture_names import HOST_NAMES
-from cubridge.ir.contract import LaunchContract, instantiations
+from cubridge.ir.contract import KEY_PADDING, LaunchContract, instantiations
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import NAMED_CONSTANTS, SIZES, Expr, Index, Name, Record
@@ -38,9 +38,20 @@ def check_contract(contract: LaunchContract) -> None:
         _check_names("a box", box.box, {*SIZES, *macros})
     for dtype, _ in contract.dtypes:
         for head_dim in contract.head_dims:
-            for form in instantiations(contract, dtype, head_dim):
+            forms = instantiations(contract, dtype, head_dim)
+            for form in forms:
                 for name, expr in of_form.items():
                     _check_count(name, expr, dict(form.macros), least=0 if name == "shared_bytes" else 1)
+            _check_key_tiles(contract, [dict(form.macros) for form in forms])
+
+
+def _check_key_tiles(contract: LaunchContract, forms: list[dict[str, int]]) -> None:
+    """A patch is written once for all that may be compiled, and pads what it reads of keys to whole tiles of each."""
+    tiles = {int(evaluate_number(contract.key_tile, form)) for form in forms}
+    for tile in sorted(tiles):
+        if len(tiles) > 1 and KEY_PADDING % tile:
+            message = f"`key_tile` is one of several, and {tile} does not divide {KEY_PADDING}, to which values of keys are padded"
+            _fail(message, contract.key_tile.span, "take divisors of it, or one key tile alone")
 
 
 def _check_names(what: str, exprs: Iterable[Expr], known: set[str]) -> None:

@@ -11,11 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import product
+from typing import Final
 
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import SIZES, Binary, Call, Expr, IntLit, Name, TileList
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.types import DType
+
+KEY_PADDING: Final = 128
+"""Elements to which the last axis of a per-key table is padded: whole key tiles, whichever tile size an instantiation has."""
 
 
 class CType(StrEnum):
@@ -172,6 +176,7 @@ class TensorArgument:
     optional: bool = False
     contiguous: bool = False
     align_bytes: int = 16
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,7 @@ class TensorMapSpec:
     tensor: str
     box: tuple[Expr, ...]
     swizzle_bytes: int
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +240,11 @@ class LaunchContract:
     """Regions that a patch may change."""
     equal_work: bool
     """True where every work tile visits equally many key tiles: region `kv_range` does not read its tile."""
+    places: Mapping[str, Span] = field(default_factory=dict[str, Span], compare=False, repr=False)
+    """Lines of keys whose values have no place of their own, and of `dtypes.NAME`."""
+
+    def place(self, key: str) -> Span:
+        return self.places.get(key, NOWHERE)
 
     def tensor(self, name: str) -> TensorArgument:
         return next(t for t in self.tensors if t.name == name)

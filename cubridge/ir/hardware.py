@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
+ARCHITECTURES: Final = ("sm_80", "sm_90a")
+"""What kernels are written for. One that ends in `a` has instructions that no other GPU has, later ones neither."""
+
 WARP: Final = 32
 WARPGROUP: Final = 128
 """Threads of a warp, and of the four warps that issue a wgmma together."""

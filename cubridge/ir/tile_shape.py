@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Assign, Attr, Binary, Expr, IntLit, Kernel, Name, RegionCall, RegisterTile, Tile
+from cubridge.ir.nodes import Assign, Attr, Binary, Expr, Function, IntLit, Kernel, Name, RegionCall, RegisterTile, Tile
 from cubridge.ir.types import DTYPES
 from cubridge.ir.walk import walk
 
 
 def query_tile(kernel: Kernel) -> Expr | None:
     """Rows of a query tile: the constant that the schedule multiplies into `tile.q_start`; None if it does not."""
-    constants = {c.name for c in kernel.constants}
-    for statement in kernel.schedule.body:
+    return rows_of(kernel.schedule, frozenset(c.name for c in kernel.constants))
+
+
+def rows_of(schedule: Function, constants: frozenset[str]) -> Expr | None:
+    """As `query_tile`."""
+    for statement in schedule.body:
         match statement:
             case Assign(Attr(Name("tile"), "q_start"), Binary("*", left, right)):
                 for size in (right, left):

@@ -6,6 +6,7 @@ the spec."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -297,6 +298,8 @@ class _Comparison:
         """The parts of the kernel that a wrong weight points to."""
         kernel = self.points.kernel
         mask = _assigned(kernel.region("mask"), "s")
+        if not math.isfinite(got):
+            return (otherwise,)
         if wanted and not visited:
             return kernel.region("key_sequence"), mask
         if got and not wanted and not masked:

@@ -11,6 +11,7 @@ from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.algebra.signs import at_most, nonnegative
 from cubridge.ir.capture_names import HOST_NAMES, capture_of, field_name
+from cubridge.ir.contract import KEY_PADDING
 from cubridge.ir.nodes import (
     SIZES,
     Assign,
@@ -45,8 +46,6 @@ from cubridge.passes.shape import tile_shape
 
 _TYPES: Final = {"f32": DType.F32, "i32": DType.I32}
 _KINDS: Final = {"float": "f32", "int": "i32", "bool": "i32"}
-PAD: Final = 128
-"""Elements to which the last axis of a per-key table is padded: whole key tiles, whichever tile size an instantiation has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class _Placer:
         self.kernel = kernel
         self.facts = Facts.of(kernel)
         size = size_of(kernel, tile_shape(kernel).keys)
-        self.pad = PAD if PAD % size == 0 else size
+        self.pad = KEY_PADDING if KEY_PADDING % size == 0 else size
         self.key_loads: list[Assign] = []
 
     def region(self, name: str) -> None:

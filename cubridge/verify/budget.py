@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from cubridge.ir.body_types import shared_slot, slot_count
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.evaluate import known_int
 from cubridge.ir.hardware import SHARED_BYTES
-from cubridge.ir.nodes import Barrier, Call, Counters, FinishCounters, Kernel, SharedValue, Tile
+from cubridge.ir.nodes import Barrier, Call, Counters, FieldType, FinishCounters, Kernel, SharedValue, Tile
 from cubridge.ir.printer import print_expr
 from cubridge.ir.walk import walk
 
 _BARRIER_BYTES: Final = 8
+_COPIED_BYTES: Final = 16
+_ROWS_OF_A_SWIZZLE: Final = 8
 
 
 def shared_bytes(kernel: Kernel) -> int:
@@ -30,6 +33,26 @@ def shared_bytes(kernel: Kernel) -> int:
             case _:
                 pass
     return total
+
+
+def laid_out(kernel: Kernel) -> int:
+    """Bytes of the shared memory as a struct of C: each tile begins where its swizzle does."""
+    total, coarsest = 0, 1
+    for item in kernel.shared:
+        size = shared_bytes(replace(kernel, shared=(item,)))
+        align = _alignment(item.type)
+        total, coarsest = -(-total // align) * align + size, max(coarsest, align)
+    return -(-total // coarsest) * coarsest
+
+
+def _alignment(kind: FieldType) -> int:
+    match kind:
+        case Tile(swizzle=swizzle):
+            return max(_ROWS_OF_A_SWIZZLE * swizzle, _COPIED_BYTES)
+        case SharedValue(dtype):
+            return dtype.bytes
+        case _:
+            return _BARRIER_BYTES
 
 
 def check_shared_memory(kernel: Kernel) -> Iterable[Diagnostic]:

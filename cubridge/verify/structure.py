@@ -8,6 +8,7 @@ from typing import Final
 from cubridge.ir.body_types import BodyScope, constant_int
 from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.hardware import ARCHITECTURES
 from cubridge.ir.nodes import (
     REGIONS,
     Attr,
@@ -36,7 +37,6 @@ from cubridge.ir.types import DType
 from cubridge.ir.vocabulary import SCHEDULE
 from cubridge.ir.walk import SCOPES, free_names, walk
 
-ARCHITECTURES: Final = ("sm_80", "sm_90a")
 TEAMS: Final = ("block", "warpgroup")
 _PLACES: Final[dict[str, tuple[type[FieldType], ...]]] = {
     "params": (Global, TensorMap, Scalar, Captured, TileList, Counters),

@@ -54,7 +54,7 @@ def test_the_version() -> None:
 OF_THE_CUIR = "that of the CuIR beside it, else"
 DEFAULTS = {
     "adapt": ("bf16", str(DEFAULT_SHAPE)),
-    **dict.fromkeys(("lift", "verify", "faults", "opt"), ("bf16", "128; adapt takes D of --shape")),
+    **dict.fromkeys(("lift", "faults", "opt"), ("bf16", "128; adapt takes D of --shape")),
     **dict.fromkeys(("lower", "diff"), (f"{OF_THE_CUIR} bf16", f"{OF_THE_CUIR} 128")),
 }
 

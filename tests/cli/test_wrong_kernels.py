@@ -76,6 +76,20 @@ def test_another_instantiation_is_read_before_it_is_emulated(tmp_path: Path) -> 
     assert not ran.exists()
 
 
+@pytest.mark.parametrize(
+    ("condition", "form"),
+    [("#if BLOCK_KV == 32", "BLOCK_KV=32"), ("#if HEAD_DIM == 128", "head dim 128"), ("#ifdef HALF_FP16", "fp16")],
+)
+def test_every_form_of_the_contract_is_verified(condition: str, form: str, tmp_path: Path) -> None:
+    """A text that is wrong in one form alone, not in the first."""
+    path, right = tmp_path / "kernel.cu", "            o[r][c] = o[r][c] * inv;\n"
+    wrong = f"{condition}\n{right.replace('inv', 'inv * 1.1f')}#else\n{right}#endif\n"
+    assert right in TEXT
+    path.write_text(TEXT.replace(right, wrong), encoding="utf-8")
+    ended = fails(["verify", path], "CU844", 3)
+    assert form in ended.err.partition("in the form ")[2].partition("\n")[0]
+
+
 def test_a_text_that_ends_before_its_kernel(tmp_path: Path) -> None:
     path = tmp_path / "cut.cu"
     path.write_text(TEXT[: TEXT.index("KERNEL(")], encoding="utf-8")

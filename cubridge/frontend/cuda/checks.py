@@ -18,13 +18,18 @@ from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import ElementType, Instantiation, LaunchContract, MapOfTensor, TensorAddress, instantiations
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import known_number
+from cubridge.ir.hardware import SHARED_BYTES
 from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Store, Tile
 from cubridge.ir.source import SourceFile, Span
-from cubridge.ir.tile_shape import head_dim
+from cubridge.ir.tile_shape import head_dim, key_tile, query_tile
+from cubridge.ir.types import DTYPES
 from cubridge.ir.walk import walk
+from cubridge.verify.budget import laid_out
 
 _HALVES_OF_A_PANEL: Final = 64
 _MOVED_BYTES: Final = 16
+_STRING: Final = re.compile(rb'"[^"\n]*"')
+_HALF: Final = re.compile(rb"\b(bf16|f16)(?:x2)?\b")
 _WORD: Final = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -100,18 +105,52 @@ def assertion_faults(context: Context) -> Iterator[Diagnostic]:
 
 
 def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
-    """CU428 where the launch contract says another block size, another grid, less alignment, or another box of a TMA copy, than
-    the text needs."""
+    """CU428 where the launch contract says another block size, another grid, other tiles or elements, less alignment or shared
+    memory, or another box of a TMA copy, than the text needs; each at the place in the contract."""
     values: dict[str, int | float] = {"D": head_dim(kernel), **dict(instance.macros)}
     constants = {**values, **kernel.constant_values}
-    if known_number(contract.block, values) != known_number(kernel.threads, constants):
-        yield Diagnostic(MISFIT, "the launch contract has another block size than the launch bounds", kernel.span)
+    sizes = (
+        ("block", contract.block, "threads by its launch bounds", kernel.threads),
+        ("query_tile", contract.query_tile, "rows in a query tile", query_tile(kernel)),
+        ("key_tile", contract.key_tile, "keys in a key tile", key_tile(kernel)),
+    )
+    for name, said, what, needed in sizes:
+        given, need = known_number(said, values), needed and known_number(needed, constants)
+        if need is not None and given != need:
+            message = f"`{name}` is {given} where {_given(instance)}: the kernel has {need} {what}"
+            yield Diagnostic(MISFIT, message, said.span, (Note("the kernel", kernel.span),))
+    yield from _shared_memory_faults(kernel, contract, instance)
     yield from islice(launch_faults(kernel, contract, values), 1)
     for node in walk(kernel):
         if isinstance(node, CopyAsync):
             yield from _box_faults(node, kernel, contract, constants)
         if isinstance(node, CopyAsync | Store):
             yield from _alignment_faults(node, contract)
+
+
+def _given(instance: Instantiation) -> str:
+    return ", ".join(f"{name}={value}" for name, value in instance.macros)
+
+
+def element_faults(unit: TranslationUnit, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
+    """CU428 where the instructions that the macros of an element type select are of another one."""
+    words = [m.body.encode() for m in unit.macros.values()] + [s for t in unit.texts for s in _STRING.findall(t.masked)]
+    found = {word.decode() for text in words for string in _STRING.findall(text) for word in _HALF.findall(string)}
+    for wrong in sorted(found - {str(instance.dtype)}):
+        name = next(name for name, dtype in DTYPES.items() if dtype is instance.dtype)
+        message = f"the macros of `{name}` select instructions on {wrong}"
+        yield Diagnostic(MISFIT, message, contract.place(f"dtypes.{name}"))
+
+
+def _shared_memory_faults(kernel: Kernel, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
+    given, need, most = (
+        known_number(contract.shared_bytes, dict(instance.macros)),
+        laid_out(kernel),
+        SHARED_BYTES[contract.arch],
+    )
+    if given is not None and (given < need or given > most >= need):
+        message = f"`shared_bytes` is {given} where {_given(instance)}: the kernel takes {need}, and {contract.arch} has {most}"
+        yield Diagnostic(MISFIT, message, contract.shared_bytes.span, (Note("the kernel", kernel.span),))
 
 
 def _box_faults(
@@ -123,12 +162,14 @@ def _box_faults(
         return
     box = contract.tensor_map(param.value.name)
     rows = known_number(tile.rows, constants)
-    if known_number(box.box[1], constants) != rows or known_number(box.box[0], constants) != _HALVES_OF_A_PANEL:
-        yield Diagnostic(
-            MISFIT, f"the box of tensor map `{box.name}` is not a panel of 64 columns of this tile", copy.span
-        )
+    copied = (Note("the tile is copied here", copy.span),)
+    for extent, wanted in zip(box.box, (_HALVES_OF_A_PANEL, rows, *(1 for _ in box.box[2:])), strict=True):
+        if known_number(extent, constants) != wanted:
+            message = f"the box of tensor map `{box.name}` is not a panel of 64 columns of its tile, of one head"
+            yield Diagnostic(MISFIT, message, extent.span, copied)
     if box.swizzle_bytes != tile.swizzle:
-        yield Diagnostic(MISFIT, f"tensor map `{box.name}` swizzles otherwise than this tile", copy.span)
+        message = f"tensor map `{box.name}` swizzles otherwise than its tile, by {tile.swizzle} bytes"
+        yield Diagnostic(MISFIT, message, box.span, copied)
 
 
 def _alignment_faults(moved: CopyAsync | Store, contract: LaunchContract) -> Iterator[Diagnostic]:
@@ -144,9 +185,9 @@ def _alignment_faults(moved: CopyAsync | Store, contract: LaunchContract) -> Ite
             return
     if tensor.element is ElementType.HALF and tensor.align_bytes % _MOVED_BYTES:
         message = (
-            f"moves {_MOVED_BYTES} bytes at a time, and the contract aligns `{tensor.name}` to {tensor.align_bytes}"
+            f"the contract aligns `{tensor.name}` to {tensor.align_bytes}, and {_MOVED_BYTES} bytes move at a time"
         )
-        yield Diagnostic(MISFIT, message, moved.span)
+        yield Diagnostic(MISFIT, message, tensor.span, (Note("here", moved.span),))
 
 
 def _field(place: Expr) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cubridge.frontend.cuda.checks import assertion_faults, contract_faults, text_faults
+from cubridge.frontend.cuda.checks import assertion_faults, contract_faults, element_faults, text_faults
 from cubridge.frontend.cuda.context import Context, read_context
 from cubridge.frontend.cuda.definitions import with_definitions
 from cubridge.frontend.cuda.fields import param_fields, row_fields, shared_fields, tile_fields
@@ -13,14 +14,17 @@ from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.frontend.cuda.orchestration import KernelLifter, thread_faults
 from cubridge.frontend.cuda.regions import lift_region, lift_schedule
-from cubridge.frontend.cuda.signs import Signs
+from cubridge.frontend.cuda.signs import Signs, TakenOnTrust
 from cubridge.frontend.cuda.structure import read_program
 from cubridge.frontend.cuda.text import Headers, is_empty, read_unit
+from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import Instantiation, LaunchContract
-from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.evaluate import known_number
 from cubridge.ir.nodes import Binary, Call, Expr, Field, Function, Kernel, Name
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap
+from cubridge.ir.tile_shape import rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,10 @@ def lift(
 def _kernel(context: Context) -> Kernel:
     facts = Signs(context.constants.number, definitions=context.definitions(), upper=_work_bound(context))
     faults: list[Diagnostic] = [*text_faults(context.program.unit, context.contract), *assertion_faults(context)]
+    faults += element_faults(context.program.unit, context.contract, context.instance)
     regions = _regions(context, facts, faults)
     schedule, found = lift_schedule(context, facts)
-    faults += found
+    faults += [*_query_tile_faults(context, found)] or found
     body = KernelLifter(context, facts)
     body.run(context.kernel.body().body)
     faults += [*body.faults, *thread_faults(body.out)]
@@ -116,6 +121,21 @@ def _work_bound(context: Context) -> dict[Expr, Expr]:
     """The schedule is asked for work below the number of query tiles of all heads."""
     tiles = Call("ceil_div", (Name("Lq"), context.contract.query_tile))
     return {Name("work"): Binary("*", Binary("*", Name("B"), Name("Hq")), tiles)}
+
+
+def _query_tile_faults(context: Context, found: list[Diagnostic]) -> Iterator[Diagnostic]:
+    """CU428 where divisions of the schedule have no proof as the contract says another query tile than the text has: `work` is
+    bounded by it."""
+    if not any(f.code == "CU426" for f in found):
+        return
+    schedule, _ = lift_schedule(context, TakenOnTrust(context.constants.number))
+    rows = schedule and rows_of(schedule, frozenset(context.constants.used))
+    said = known_number(context.contract.query_tile, dict(context.instance.macros))
+    has = rows and known_number(rows, {**context.constants.used})
+    if schedule is not None and has is not None and has != said:
+        message = f"`query_tile` is {said}, and the kernel has {has} rows in a query tile"
+        notes = (Note("the schedule", schedule.span),)
+        yield Diagnostic(MISFIT, message, context.contract.query_tile.span, notes)
 
 
 def _unique(faults: list[Diagnostic]) -> list[Diagnostic]:

@@ -47,9 +47,14 @@ def literal(text: str, span: Span) -> Scalar:
         if value is None:
             raise refusal("this is no integer of 64 bits", span)
         return Scalar(IntLit(value, span=span), DType.I64 if "l" in match[2].lower() else DType.I32)
-    if not text.lower().endswith("f") or text.lower().startswith("0x"):
+    hexadecimal = text.lower().startswith("0x")
+    if not text.lower().endswith("f") or (hexadecimal and "p" not in text.lower()):
         raise refusal(f"`{text}` is a double", span, help=f"write `{text}f`")
-    return Scalar(float_literal(float(text[:-1]), span), DType.F32)
+    try:
+        value = float.fromhex(text[:-1]) if hexadecimal else float(text[:-1])
+    except (ValueError, OverflowError):
+        raise refusal(f"`{text}` is no float", span) from None
+    return Scalar(float_literal(value, span), DType.F32)
 
 
 def _whole(digits: str) -> int | None:
