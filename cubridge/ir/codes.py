@@ -128,6 +128,10 @@ CODES: Final[dict[str, str]] = {
     "CU516": "a class that cannot be a pass, or an installed pass that cannot be loaded",
     "CU517": "a pass from outside that fails, or gives no kernel",
     "CU520": "query heads that read other key heads than the kernel's",
+    "CU530": "a function of scores that has no derivative",
+    "CU531": "a row maximum or minimum that the outputs depend on: its gradient is not derived",
+    "CU532": "operations whose gradients PyTorch has differently at one bound",
+    "CU533": "a captured value that is computed from q, k or v, whose gradient would be lost",
     # CU6 patch
     "CU601": "a source map is older than its text",
     "CU602": "a change outside the regions that a patch may write",
