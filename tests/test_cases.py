@@ -26,6 +26,7 @@ def test_case(
     printed = capsys.readouterr()
     assert code != 70, printed.err
     output = printed.out + _without_repeat(printed.err) + (f"exit {code}\n" if code else "")
+    output = output.replace(f"{Path.cwd()}/", "")
     if request.config.getoption("--update-cases"):
         case.update(output)
     else:

@@ -189,6 +189,9 @@ def _lift(parser: argparse.ArgumentParser) -> None:
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _reference(parser)
+    parser.add_argument(
+        "--grad", action="store_true", help="and its gradient: what is saved and what backward kernels compute"
+    )
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:

@@ -60,7 +60,7 @@ def explain(options: Namespace) -> int:
     """Say what attention a reference computes, and what is assumed, required and refused."""
     from cubridge.driver.reference import read_reference
 
-    show(read_reference(options.reference, options.function, options.shape).explain())
+    show(read_reference(options.reference, options.function, options.shape).explain(options.grad))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cubridge.backend.launch.operator import AttentionOperator
 from cubridge.driver.adapted import Adapted
@@ -16,6 +17,9 @@ from cubridge.ir.files import replace_files
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import to_text
 from cubridge.passes.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from cubridge.ir.gradient import GradientSpec
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,6 +56,10 @@ class Adaptation:
     def cuda(self) -> str:
         """The patched kernel text."""
         return self.adapted.patched.text.decode("utf-8", errors="replace")
+
+    def gradient(self) -> GradientSpec:
+        """What a backward pass of the reference computes. Errors: as `TracedReference.gradient`."""
+        return self.adapted.reference.gradient()
 
     def compile(self, device: str = "cuda") -> AttentionOperator:
         """A PyTorch operator with the reference's arguments, for tensors on a GPU ("cuda"), or for small ones on this CPU,

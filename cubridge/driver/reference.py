@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from cubridge.frontend.reference.load import Reference, load_reference
 from cubridge.frontend.reference.trace import DTYPES, trace
 from cubridge.frontend.reference.traced import Traced
+from cubridge.ir.diagnostics import Diagnostic, Refused
 from cubridge.judge.attention import Attention
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from cubridge.ir.gradient import GradientSpec
     from cubridge.ir.spec import AttentionSpec, Shape
     from cubridge.judge.attention import Captures, Extra
 
@@ -31,11 +33,25 @@ class TracedReference:
     def name(self) -> str:
         return self.attention.name
 
-    def explain(self) -> str:
-        """What was found, for a person."""
+    def explain(self, grad: bool = False) -> str:
+        """What was found, for a person. `grad`: and its gradient. Errors: with `grad`, as `gradient`."""
+        from cubridge.derive.explain import explain_gradient
         from cubridge.frontend.reference.explain import explain
 
-        return explain(self.traced)
+        return explain(self.traced) + (explain_gradient(self.gradient()) if grad else "")
+
+    def gradient(self) -> GradientSpec:
+        """The gradient of what was read, by q, k and v. Errors: CU530 to CU532, see `derive`; CU533 for a captured value that is
+        made of q, k or v."""
+        from cubridge.derive.gradient import derive
+
+        for capture in self.attention.spec.captures:
+            made_of = sorted(self.traced.inputs_of(capture.name) & {"q", "k", "v"})
+            if made_of:
+                message = f"`{capture.name}` is computed from {' and '.join(made_of)}, and its part of their gradient would be lost"
+                help = "compute it before the attention and hand it over"
+                raise Refused(Diagnostic("CU533", message, capture.span, help=help))
+        return derive(self.attention.spec)
 
 
 def read_reference(

@@ -62,8 +62,8 @@ def spec_values(
     Without `derivatives`, `sensitivity`, `slope` and `approximation` are 0 and `weights` are those before finalize.
 
     Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D], any float dtype. Errors: CU301 for a name without value."""
-    scope = _scope(q, k, captures)
-    heads = _kv_heads(spec, scope, k.shape[1])
+    scope = element_scope(q, k, captures)
+    heads = key_head_of_each(spec.kv_head, scope, k.shape[1])
     keys, values = k.double()[:, heads], v.double()[:, heads]
     full = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
     scope["s"] = q.double() @ keys.mT
@@ -96,15 +96,10 @@ def _values(
 ) -> SpecValues:
     spec = stable_spec(spec)
     score, score_slope = _derivative(spec.score, "s", scope, full, derivatives)
-    visible = at_elements(spec.mask, scope, torch.bool).expand(full) & (
-        score != -torch.inf
-    )  # a captured bias may hold -inf
-    empty = ~visible.any(-1, keepdim=True)
     approximation = _approximation(spec.score, approximated, scope, full)
     scope["x"] = score
-    scope["m"] = _row_shift(spec, scope, visible)
-    for row in spec.rows:
-        scope[row.name] = _reduce(row, scope, full)
+    visible = fill_rows(spec, scope, full)
+    empty = ~visible.any(-1, keepdim=True)
     weight, weight_slope = _derivative(spec.weight, "x", scope, full, derivatives)
     weight = torch.where(visible, weight, 0.0)
     acc = weight @ values
@@ -133,14 +128,26 @@ def _values(
     )
 
 
-def _scope(q: Tensor, k: Tensor, captures: Mapping[str, Tensor | int | float | bool]) -> Scope:
+def fill_rows(spec: AttentionSpec, scope: Scope, full: tuple[int, ...]) -> Tensor:
+    """Put m and the row reductions into `scope`, which has x; returns which keys [B, Hq, Lq, Lk] the rows see."""
+    seen = at_elements(spec.mask, scope, torch.bool).expand(full)
+    visible = seen & (scope["x"] != -torch.inf)  # a captured bias may hold -inf
+    scope["m"] = _row_shift(spec, scope, visible)
+    for row in spec.rows:
+        scope[row.name] = reduced(row, scope, full)
+    return visible
+
+
+def element_scope(q: Tensor, k: Tensor, captures: Mapping[str, Tensor | int | float | bool]) -> Scope:
+    """Sizes, indices and captures, by their names."""
     sizes = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3]).sizes()
     wide = {n: c.double() if isinstance(c, torch.Tensor) and c.is_floating_point() else c for n, c in captures.items()}
     return {**sizes, **axis_grids(sizes), **wide}
 
 
-def _kv_heads(spec: AttentionSpec, scope: Scope, heads: int) -> Tensor:
-    index = at_elements(spec.kv_head, scope, torch.int64)
+def key_head_of_each(kv_head: Expr, scope: Scope, heads: int) -> Tensor:
+    """The key head, of `heads`, of each query head. [Hq]"""
+    index = at_elements(kv_head, scope, torch.int64)
     return index.expand(1, scope["h"].shape[1], 1, 1).reshape(-1).clamp(0, heads - 1)  # pyright: ignore
 
 
@@ -174,7 +181,8 @@ _STEP = 1e-5
 _REDUCE = {"sum": (torch.sum, 0.0), "max": (torch.amax, -torch.inf), "min": (torch.amin, torch.inf)}
 
 
-def _reduce(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
+def reduced(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
+    """[B, Hq, Lq, 1], at the m of `scope`."""
     reduce, neutral = _REDUCE[row.kind]
     over = at_elements(row.over, scope, torch.bool).expand(full)
     body = at_elements(row.body, scope, torch.float64).expand(full)

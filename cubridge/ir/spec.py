@@ -89,7 +89,9 @@ class Remark:
 class AttentionSpec:
     """See the module docstring. `lse` (natural log) reads m and rows, None if the reference gives none or has none.
 
-    `gives_lse`: the reference returns (out, lse)."""
+    `gives_lse`: the reference returns (out, lse). `tie`: the gradient that a maximum or minimum of the score passes on where both
+    its arguments are equal, by the operations of the reference: 0 of ReLUs, 0.5 of maxima, 1 of clamps; None where it has
+    several."""
 
     score: Expr
     mask: Expr
@@ -100,6 +102,7 @@ class AttentionSpec:
     lse: Expr | None
     kv_head: Expr
     gives_lse: bool = False
+    tie: float | None = 0.5
     captures: tuple[Capture, ...] = ()
     preconditions: tuple[Precondition, ...] = ()
     specialised: tuple[Remark, ...] = ()

@@ -63,6 +63,16 @@ def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Te
     return rounding + tiny + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
 
 
+def lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
+    """The error of the score that may be furthest off among those summed, and of fp32 sums and logarithms. [B, Hq, Lq]"""
+    import torch
+
+    if ds.shape[-1] == 0:
+        return ds.sum(-1)
+    size = 1.0 if values.lse is None else 1.0 + values.lse.abs().nan_to_num(0.0, posinf=0.0, neginf=0.0)
+    return torch.where(values.lse_keys, ds, 0.0).amax(-1) + 64 * FP32_ROUNDOFF * size
+
+
 def filled_rows(values: SpecValues) -> Tensor:
     """[B, Hq, Lq]: rows that see keys, all of them with a fill for a score. They are not compared, but for being numbers."""
     import torch

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cubridge.engine.dense import SpecValues, spec_values
+from cubridge.engine.dense import spec_values
 from cubridge.ir.spec import Shape
-from cubridge.judge.bound import FP32_ROUNDOFF, Judgement, filled_rows, judge, output_bound, score_error, vagueness
+from cubridge.judge.bound import Judgement, filled_rows, judge, lse_bound, output_bound, score_error, vagueness
 from cubridge.judge.inputs import make_inputs
 
 if TYPE_CHECKING:
@@ -93,18 +93,8 @@ def problem_of(
         out,
         bound,
         lse,
-        _lse_bound(values, ds),
+        lse_bound(values, ds),
         own,
         vague,
         filled if filled.any() else None,
     )
-
-
-def _lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
-    """The error of the score that may be furthest off among those summed, and of fp32 sums and logarithms. [B, Hq, Lq]"""
-    import torch
-
-    if ds.shape[-1] == 0:
-        return ds.sum(-1)
-    size = 1.0 if values.lse is None else 1.0 + values.lse.abs().nan_to_num(0.0, posinf=0.0, neginf=0.0)
-    return torch.where(values.lse_keys, ds, 0.0).amax(-1) + 64 * FP32_ROUNDOFF * size

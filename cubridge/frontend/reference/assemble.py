@@ -27,6 +27,7 @@ from cubridge.frontend.reference.remarks import warnings_of
 from cubridge.frontend.reference.requirements import Declared
 from cubridge.frontend.reference.sizes import SizeReader
 from cubridge.frontend.reference.state import fixed_numbers
+from cubridge.frontend.reference.ties import tie
 from cubridge.frontend.reference.values import Value
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, Span
@@ -74,6 +75,7 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
         lse=None if normalizer.lse is None else writer.expr(normalizer.lse),
         kv_head=writer.expr(attention.kv_head),
         gives_lse=lse is not None,
+        tie=tie(recording, lifter),
         preconditions=tuple(Precondition(writer.expr(t), span) for t, span in conditions),
         specialised=(*_specialised(recording, conditions), *_fixed_state(reference, recording)),
         assumptions=(

@@ -44,6 +44,28 @@ class Oracle:
         values = [replay.tensor(t).double() for t in recording.outputs]
         return values[0], values[1] if len(values) > 1 else None
 
+    def gradients(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        extra: Mapping[str, Tensor | int | float | bool],
+        dout: Tensor,
+        dlse: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Those of q, k, v by PyTorch, NaN where a row without keys makes it so."""
+        recording = self.lifter.recording
+        with torch.enable_grad():
+            leaves = tuple(t.detach().double().requires_grad_() for t in (q, k, v))
+            given = {**extra, **dict(zip("qkv", leaves, strict=True))}
+            replay = Replay.start(recording, self.lifter.sizes, sizes_of(q, k), given, wide=True, differentiable=True)
+            results = [replay.tensor(t).double() for t in recording.outputs]
+            loss = (results[0] * dout.double()).sum()
+            if len(results) > 1 and dlse is not None:
+                loss = loss + (results[1].reshape(dlse.shape) * dlse.double()).sum()
+            dq, dk, dv = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        return dq, dk, dv
+
     def values(
         self,
         q: Tensor,

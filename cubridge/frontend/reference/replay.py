@@ -34,13 +34,15 @@ _VIEWS: Final = frozenset((torch.ops.aten.view.default, torch.ops.aten._unsafe_v
 
 @dataclass
 class Replay:
-    """One replay, on one device. `values`: real tensors by the identity of their fake twins."""
+    """One replay, on one device. `values`: real tensors by the identity of their fake twins. `differentiable`: PyTorch keeps what
+    its gradients need."""
 
     recording: Recording
     reader: SizeReader
     sizes: Mapping[str, int | float | bool]
     wide: bool
     device: torch.device
+    differentiable: bool = False
     values: dict[int, Tensor] = field(default_factory=dict)
     numbers: dict[Term, int | float | bool] = field(default_factory=dict)
     producers: dict[int, Call] = field(default_factory=dict)
@@ -53,10 +55,11 @@ class Replay:
         inputs: Mapping[str, Tensor | int | float | bool],
         wide: bool,
         device: torch.device = CPU,
+        differentiable: bool = False,
     ) -> Replay:
         """`wide`: every float is fp64. `inputs`: q, k, v and the extra inputs by name."""
         scalars = {n: v for n, v in inputs.items() if not isinstance(v, Tensor)}
-        replay = Replay(recording, reader, {**sizes, **scalars}, wide, device)
+        replay = Replay(recording, reader, {**sizes, **scalars}, wide, device, differentiable)
         for name, fake in recording.inputs.items():
             given = inputs.get(name)
             if isinstance(given, Tensor):
@@ -98,9 +101,11 @@ class Replay:
             kwargs["device"] = self.device
         if self.wide and call.name in _HALF_TO_FLOAT:
             args = (*args[:2], False)
-        with torch.no_grad():
+        with torch.set_grad_enabled(self.differentiable):
             if call.func is torch.ops.aten.view.dtype:  # of the bits as they were recorded
                 result = torch.Tensor.view(args[0].to(call.args[0].dtype), call.args[1])  # pyright: ignore
+            elif call.func is torch.ops.aten.copy.default and self.differentiable:  # has no derivative of its own
+                result = args[1].to(args[0].dtype).expand_as(args[0]).clone()  # pyright: ignore
             elif call.func in _VIEWS:
                 result = torch.reshape(*args)  # pyright: ignore
             else:

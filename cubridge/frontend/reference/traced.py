@@ -114,6 +114,13 @@ class Traced:
         with new_arena(self.arena):
             return Oracle(self.assembled.lifter).values(q, k, v, extra, empty, without_lse)
 
+    def gradients(
+        self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input], dout: Tensor, dlse: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """PyTorch's gradients of q, k, v through the recorded calls, in fp64."""
+        with new_arena(self.arena):
+            return Oracle(self.assembled.lifter).gradients(q, k, v, extra, dout, dlse)
+
     def oracle(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> tuple[Tensor, Tensor | None]:
         """(out, lse) of the reference in fp64; rows that see no key are 0 and -inf."""
         sizes = sizes_of(q, k)

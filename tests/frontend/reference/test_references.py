@@ -1,4 +1,5 @@
-"""The table of references: what is found in each, and that it is what the reference computes at two other shapes."""
+"""The table of references: what is found in each, that it is what the reference computes at two other shapes, and that the gradient
+derived from it is PyTorch's."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from cubridge.frontend.reference.traced import Traced
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import RowReduction
+from tests.frontend.reference.gradients import check_gradient
 from tests.frontend.reference.table import ACCEPTED, REFUSED, Accepted, Refusal
 
 
@@ -53,6 +55,7 @@ def test_reads(case: Accepted) -> None:
     assert len(warnings) == len(case.warns), warnings
     for message, part in zip(warnings, case.warns, strict=True):
         assert part in message
+    check_gradient(traced)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
