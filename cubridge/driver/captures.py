@@ -63,7 +63,14 @@ class SpecCaptures:
         if not bounded:
             return declared
         integers = self.traced.computed({c.name for c in bounded}, sizes, values, device)
-        return (*declared, *(_bounded(c, integers[c.name], self.bound) for c in bounded))
+        return (*declared, *(self._bounded(c, integers[c.name]) for c in bounded))
+
+    def _bounded(self, capture: Capture, value: Tensor) -> Requirement:
+        """CU490 for an integer with which the kernel's arithmetic would leave 32 bits."""
+        name = self.handed.get(capture.name, capture.name)
+        what = f"`{name}` holds integers beyond {self.bound}, and the kernel computes with them in 32 bits"
+        fault = Diagnostic("CU490", what, capture.span, help="compute with them outside, or as floats")
+        return Requirement((value.long().abs() <= self.bound).all(), what, lambda: fault)
 
     def _inputs(self, inputs: Mapping[str, Tensor], given: Mapping[str, object]) -> dict[str, Input]:
         return cast("dict[str, Input]", {**self.fixed, **given, **inputs})
@@ -84,13 +91,6 @@ def _given_name(capture: Capture, made_of: frozenset[str]) -> str:
 
 def _bounded_captures(spec: AttentionSpec) -> tuple[Capture, ...]:
     return tuple(c for c in spec.captures if c.dtype == DType.I32)
-
-
-def _bounded(capture: Capture, value: Tensor, bound: int) -> Requirement:
-    """CU490 for an integer with which the kernel's arithmetic would leave 32 bits."""
-    what = f"`{capture.name}` holds integers beyond {bound}, and the kernel computes with them in 32 bits"
-    fault = Diagnostic("CU490", what, capture.span, help="compute with them outside, or as floats")
-    return Requirement((value.long().abs() <= bound).all(), what, lambda: fault)
 
 
 def sizes_of(inputs: Mapping[str, Tensor]) -> dict[str, int]:

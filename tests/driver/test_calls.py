@@ -120,6 +120,44 @@ def test_a_number_may_be_a_tensor_and_a_tensor_a_number() -> None:
     assert error.diagnostics[0].code == "CU824" and "adapted to this call it is refused" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("cap", "said"),
+    [
+        (np.float32(5), ""),
+        (np.float64(5), ""),
+        (np.array([5.0, 5.0]), "`cap` is a ndarray"),
+        (10**40, "more than 64 bits"),
+        (torch.ones(1, dtype=torch.complex64), "complex numbers"),
+        (torch.ones(1, device="meta"), "a meta tensor"),
+        (torch.ones(2, dtype=torch.complex64).conj().imag, "`cap` is negated when it is read"),
+    ],
+)
+def test_what_passes_for_a_number(capping: AttentionOperator, cap: object, said: str) -> None:
+    if not said:
+        check(capping, capped, qkv(), cap=cap)
+        return
+    error = refused(capping, cap=cap)
+    assert error.diagnostics[0].code == "CU821" and said in str(error)
+
+
+@pytest.fixture(scope="module")
+def capping() -> AttentionOperator:
+    return operator(capped, cap=lambda s: 20.0)
+
+
+def flagged(q, k, v, soft=False, table=None):
+    s = scores(q, k) / 2 if soft else scores(q, k)
+    return times((s if table is None else s + table).softmax(-1), v)
+
+
+def test_fixed_arguments_take_what_is_equal_to_them_alone() -> None:
+    run = operator(flagged)
+    for soft in (False, np.bool_(False), 0):
+        check(run, flagged, qkv(), soft=soft)
+    for given in ({"soft": True}, {"soft": torch.tensor(False)}, {"soft": 0.0}, {"table": np.zeros(2)}):
+        assert refused(run, **given).diagnostics[0].code == "CU821"
+
+
 def attended_by(q, k, v, reach):
     far = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).abs() > reach
     return times(scores(q, k).masked_fill(far, -torch.inf).softmax(-1), v)

@@ -122,9 +122,12 @@ def check_device(inputs: Mapping[str, Tensor], device: torch.device) -> None:
             raise _bad_input(f"`{name}` is on {tensor.device}; the kernel runs on {device}")
 
 
-def check_memory(tensors: Mapping[str, object]) -> None:
-    """Errors: CU821 for a tensor whose memory holds the negatives of its elements, as a part of a conjugate does."""
+def check_memory(tensors: Mapping[str, object], device: torch.device) -> None:
+    """Errors: CU821 for a tensor without data, and for one whose memory holds the negatives of its elements, as a part of a
+    conjugate does."""
     for name, tensor in tensors.items():
+        if getattr(tensor, "is_meta", False) and device.type != "meta":
+            raise _bad_input(f"`{name}` is a meta tensor, which holds no values")
         if hasattr(tensor, "is_neg") and tensor.is_neg():  # pyright: ignore
             help_ = f"pass `{name}.resolve_neg()`"
             raise CuError(Diagnostic("CU821", f"`{name}` is negated when it is read", help=help_))

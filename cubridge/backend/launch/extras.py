@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cubridge.backend.launch.kinds import Kind
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.numbers import plain
 
 Number = bool | int | float
 
@@ -69,15 +70,30 @@ def bind_extras(
     for argument in arguments:
         if argument.name not in given and argument.required:
             raise _bad_call(f"the argument `{argument.name}` is missing")
-        value = given.get(argument.name, argument.default)
+        value = plain(given.get(argument.name, argument.default))
         if not argument.fixed:
             bound.append(value)
-        elif value is not argument.adapted and value != argument.adapted:
+        elif not _is_same(value, argument.adapted):
             raise _bad_call(
-                f"`{argument.name}` is {value!r}; the kernel was adapted with {argument.adapted!r}",
+                f"`{argument.name}` is {_said(value)}; the kernel was adapted with {_said(argument.adapted)}",
                 "adapt the reference with this value",
             )
     return tuple(bound)
+
+
+def _is_same(value: object, adapted: object) -> bool:
+    """1 and 1.0 are not: integers divide otherwise than floats."""
+    if value is adapted:
+        return True
+    whole = isinstance(value, (bool, int)) and isinstance(adapted, (bool, int))
+    try:
+        return (whole or type(value) is type(adapted)) and bool(value == adapted)
+    except (TypeError, ValueError, RuntimeError):  # tensors and arrays of several elements
+        return False
+
+
+def _said(value: object) -> str:
+    return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
 
 
 def _given_extras(
@@ -100,6 +116,10 @@ def check_value(name: str, value: object) -> None:
     """Errors: CU821 for what is neither a tensor nor a number."""
     if not isinstance(value, (torch.Tensor, bool, int, float)):
         raise _bad_call(f"`{name}` is a {type(value).__name__}; a tensor or a number is expected")
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise _bad_call(f"`{name}` is an integer of more than 64 bits")
+    if isinstance(value, torch.Tensor) and value.is_complex():
+        raise _bad_call(f"`{name}` holds complex numbers, which no kernel reads")
 
 
 def split_extras(values: Sequence[object], names: Sequence[str]) -> tuple[list[Tensor | None], list[Number]]:

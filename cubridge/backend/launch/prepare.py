@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from cubridge.backend.launch.arguments import bind_sizes
+from cubridge.backend.launch.arguments import bind_sizes, check_memory
 from cubridge.backend.launch.extras import check_value
 from cubridge.backend.launch.kinds import check_kind
 from cubridge.backend.launch.prepared import Handed, Mixed, PreparedCall, Tables, ValueChecks
@@ -50,6 +50,7 @@ class Preparer:
 
     def _check_kinds(self, inputs: Mapping[str, Tensor], given: Mapping[str, object]) -> None:
         sizes = bind_sizes(self.launcher.text.contract, inputs)
+        check_memory(given, self.launcher.device.torch_device)
         for argument in self.arguments:
             if not argument.fixed:
                 check_value(argument.name, given[argument.name])

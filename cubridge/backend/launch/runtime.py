@@ -129,7 +129,7 @@ class Launcher:
         sizes = bind_sizes(contract, inputs)
         dtype = check_types(contract, inputs)
         check_device({**inputs, **outputs}, self.device.torch_device)
-        check_memory({**inputs, **outputs, **captures})
+        check_memory({**inputs, **outputs, **captures}, self.device.torch_device)
         scalars = {name: value for name, value in captures.items() if isinstance(value, (bool, int, float))}
         check_preconditions(self.preconditions, {**scalars, **sizes})
         if any(n > MAX_INT for n in sizes.values()):

@@ -69,7 +69,7 @@ def number_requirements(values: CaptureValues, numbers: Iterable[CapturedNumber]
 
 
 def _ordered(number: CapturedNumber, value: Tensor) -> Requirement:
-    what = f"`{number.source.name}` holds NaN, and is compared"
+    what = f"`{number.source.label}` holds NaN, and is compared"
     help_ = "kernels drop NaN where PyTorch hands it on: replace it before the call"
     return Requirement(~value.isnan().any(), what, lambda: Diagnostic("CU490", what, number.source.span, help=help_))
 
@@ -77,6 +77,6 @@ def _ordered(number: CapturedNumber, value: Tensor) -> Requirement:
 def _single(number: CapturedNumber, value: Tensor) -> Requirement:
     error = (value - value.float().double()).abs()
     near = (error <= (0.0 if number.exact else CLOSE)) | (value <= MASK_FILL) | value.isinf() | value.isnan()
-    what = f"`{number.source.name}` holds floats of 64 bits that 32 bits do not hold"
+    what = f"`{number.source.label}` holds floats of 64 bits that 32 bits do not hold"
     fault = Diagnostic("CU490", what, number.source.span, help="subtract what they have in common, or pass integers")
     return Requirement(near.all(), what, lambda: fault)

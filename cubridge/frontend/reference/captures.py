@@ -54,6 +54,11 @@ class Source:
     path: str = ""
 
     @property
+    def label(self) -> str:
+        """What the user calls it."""
+        return self.path or self.tensor
+
+    @property
     def is_single(self) -> bool:
         """A tensor of one element, which a kernel reads as an array of one."""
         return not self.kept and not self.is_number
@@ -216,7 +221,7 @@ def _converted(value: Tensor, source: Source, wide: bool) -> Tensor:
             if value.is_floating_point():
                 refuse(
                     "CU490",
-                    f"`{source.name}` is {value.dtype}, and was an integer when the reference was read",
+                    f"`{source.label}` is {value.dtype}, and was an integer when the reference was read",
                     source.span,
                 )
             return value.long() if wide else value.int()

@@ -19,6 +19,7 @@ from cubridge.frontend.reference.quiet import off_stdout
 from cubridge.frontend.reference.refusal import fail
 from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.numbers import plain
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.spec import Shape
 
@@ -77,6 +78,7 @@ def call_extra_inputs(reference: Reference, shape: Shape) -> dict[str, Tensor | 
         fail("CU473", f"`extra_inputs` fails: {type(error).__name__}: {error}", _place(error, reference))
     if not isinstance(values, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         fail("CU473", f"`extra_inputs` returns {type(values).__name__}, not a dict", reference.builder_span)
+    values = {name: plain(value) for name, value in values.items()}
     for name, value in values.items():
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             fail("CU473", f"`extra_inputs` has the key {name!r}, which is no name", reference.builder_span)
@@ -93,6 +95,8 @@ def _unreadable(value: object) -> str:
         return type(value).__name__
     if not isinstance(value, Tensor):
         return "an integer of more than 64 bits" if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else ""
+    if value.is_complex():
+        return "a tensor of complex numbers"
     if value.is_nested or value.is_quantized or value.is_meta:
         return "a nested tensor" if value.is_nested else "a quantized tensor" if value.is_quantized else "a meta tensor"
     return "" if value.layout is torch.strided else f"a {str(value.layout).removeprefix('torch.')} tensor"

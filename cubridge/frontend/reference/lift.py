@@ -30,7 +30,7 @@ from cubridge.frontend.reference.algebra.terms import (
     load,
     walk,
 )  # fmt: skip
-from cubridge.frontend.reference.evaluate import free_indices
+from cubridge.frontend.reference.evaluate import TensorEvaluator, free_indices
 from cubridge.frontend.reference.recognise import closed_form
 from cubridge.frontend.reference.record import Call, Recording
 from cubridge.frontend.reference.refusal import refuse
@@ -103,7 +103,7 @@ class Lifter:
         """Written out in the reference: what it is never changes."""
         sort = sort_of(tensor.dtype)
         shape = tuple(const(n) for n in tensor.shape)
-        form = closed_form(tensor)
+        form = None if tensor.is_complex() else closed_form(tensor)
         if form is not None:
             return Value(shape, sort, form)
         name = self.unused("constant")
@@ -139,6 +139,17 @@ class Lifter:
 
     def term(self, number: Any) -> Term:
         return self.sizes.term(number)
+
+    def never_negative(self, term: Term) -> bool:
+        """Is a captured integer >= 0 all over the example? So it is taken where the example does not tell."""
+        kept = {name: state.tensor().detach().cpu() for name, state in self.state.items() if name in term.reads}
+        given = {name: x for name, x in self.recording.examples.items() if isinstance(x, Tensor)}
+        known = {**self.constants, **given, **kept}
+        if not term.reads <= known.keys():
+            return True
+        sizes = {**self.recording.sizes, "Hq": self.recording.sizes["G"] * self.recording.sizes["Hk"]}
+        found = TensorEvaluator(sizes, known.__getitem__).over(term, free_indices(term))
+        return not found.numel() or bool(found.min() >= 0)
 
     def fresh_index(self, extent: Term) -> Index:
         return index(f"%{next(self._fresh)}", extent)
@@ -189,7 +200,7 @@ class Lifter:
         outputs = [o for o in call.outputs() if isinstance(o, Tensor)]
         handler = handlers.get(call.name)
         try:
-            if handler is None:
+            if handler is None or any(t.is_complex() for t in operands):
                 raise NoElementForm
             lifted = handler(self, call)
         except NoElementForm:

@@ -33,7 +33,7 @@ from cubridge.frontend.reference.places import call_chain, error_span, inside_op
 from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.rewrite import NumberRead, Rewrite, attention_math
-from cubridge.frontend.reference.state import State, StateNumber, StateTensor
+from cubridge.frontend.reference.state import State, StateModule, StateNumber, StateTensor
 from cubridge.frontend.reference.symbolic import symbolic_numbers
 from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.frontend.reference.watch import OutOfTime, time_limit
@@ -184,7 +184,7 @@ LOOP_HELP: Final = "write a Python loop over positions as a comparison of index 
 class Recording:
     """What one run of the reference did. `symbols`: sympy symbol -> name of the size or scalar argument; `sizes`: their
     values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are; `asked`: see `Rewrite`; `numbers`:
-    read from tensors that the reference keeps; `examples`: the extra inputs of this run; `nones`: what
+    read from tensors that the reference keeps; `modules`: that it keeps; `examples`: the extra inputs of this run; `nones`: what
     it returns besides."""
 
     calls: list[Call]
@@ -200,6 +200,7 @@ class Recording:
     extents: dict[str, tuple[Extent, ...]]
     asked: frozenset[str]
     numbers: tuple[StateNumber, ...]
+    modules: tuple[StateModule, ...]
     examples: dict[str, Tensor | int | float | bool]
     nones: int
 
@@ -269,6 +270,7 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
         frozenset(name for name in hints if name not in sizes.symbols.values()),
         frozenset(name for name in scalars if name not in sizes.symbols.values()),
         extents, frozenset(rewrite.asked), tuple(_state_number(state, n) for n in rewrite.numbers),
+        state.modules,
         {**scalars, **{name: example for name, (example, _) in tensors.items()}}, nones,
     )  # fmt: skip
 

@@ -158,7 +158,7 @@ def _fits_32_bits(source: Source, value: Tensor) -> Iterator[Requirement]:
     if value.dtype not in _MAY_PASS_32_BITS or not value.numel():
         return
     low, high = value.long().aminmax()
-    what = f"`{source.name}` holds integers that 32 bits do not hold"
+    what = f"`{source.label}` holds integers that 32 bits do not hold"
     fault = Diagnostic("CU490", what, source.span, help=_NARROW_HELP)
     yield Requirement((low >= _MAY_PASS_32_BITS[value.dtype]) & (high < 1 << 31), what, lambda: fault)
 

@@ -1,9 +1,9 @@
-"""What a reference keeps between calls: tensors, which each call reads by the way to them, and Python numbers, which are fixed."""
+"""What a reference keeps between calls: tensors, which each call reads by the way to them; modules and Python numbers are fixed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Final, NoReturn
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cubridge.frontend.reference.reach import Route, follow, is_foreign, reachable
+from cubridge.frontend.reference.reach import Reached, Route, follow, is_foreign, reachable
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.source import Span
@@ -38,7 +38,7 @@ class StateTensor:
         return re.sub(r"\W+", "_", self.path.rpartition(".")[2], flags=re.ASCII).strip("_")
 
     def tensor(self) -> Tensor:
-        """What lies there now. Errors: CU490 where it is no tensor of this element type and shape any more."""
+        """What lies there now; floats of every width are one kind. Errors: CU490 where it is no tensor of this kind any more."""
         try:
             found = follow(self.root, self.route)
         except (AttributeError, LookupError, TypeError):
@@ -47,7 +47,8 @@ class StateTensor:
             found = torch.from_numpy(found)
         if not isinstance(found, Tensor):
             self._refuse(f"is {type(found).__name__}")
-        if found.dtype is not self.dtype or tuple(found.shape) != self.shape:
+        both_floats = found.dtype.is_floating_point and self.dtype.is_floating_point
+        if (found.dtype is not self.dtype and not both_floats) or tuple(found.shape) != self.shape:
             self._refuse(f"is {_kind(found.dtype, tuple(found.shape))}")
         return found
 
@@ -83,14 +84,48 @@ class StateNumber:
 
 
 @dataclass(frozen=True, slots=True)
+class StateModule:
+    """A module, and what ran when it was called as the reference was read."""
+
+    root: object
+    route: Route
+    path: str
+    ran: tuple[object, ...]
+    span: Span
+
+    def check(self) -> None:
+        """Errors: CU490 where something else would run now."""
+        try:
+            found = follow(self.root, self.route)
+        except (AttributeError, LookupError, TypeError):
+            found = None
+        if not isinstance(found, torch.nn.Module) or _runs(found) != self.ran:
+            message = f"`{self.path}` has another `forward`, or other hooks, than when the reference was read"
+            refuse("CU490", message, self.span, _AGAIN)
+
+
+def _runs(module: torch.nn.Module) -> tuple[object, ...]:
+    own = module.__dict__
+    hooks = (*own["_forward_pre_hooks"].values(), *own["_forward_hooks"].values())
+    return (type(module).forward, own.get("forward"), *hooks)
+
+
+@dataclass(frozen=True, slots=True)
 class State:
-    """The tensors of a reference as they lie before it runs."""
+    """The tensors and modules of a reference as they lie before it runs."""
 
     tensors: tuple[tuple[Tensor, StateTensor], ...]
+    modules: tuple[StateModule, ...]
 
     @staticmethod
     def of(function: object, span: Span) -> State:
-        return State(tuple(_tensors(function, span)))
+        held = list(reachable(function))
+        modules = (
+            StateModule(function, r.route, r.label or "self", _runs(r.value), span)
+            for r in held
+            if isinstance(r.value, torch.nn.Module)
+        )
+        return State(tuple(_tensors(function, held, span)), tuple(modules))
 
     def find(self, tensor: Tensor) -> StateTensor | None:
         """Where a tensor lies: itself, or one of the same memory (`.data`, an array of numpy)."""
@@ -104,8 +139,8 @@ class State:
         return frozenset(n for tensor, _ in self.tensors for n in tensor.shape if 1 < n <= MAX_HEADS)
 
 
-def _tensors(function: object, span: Span) -> Iterator[tuple[Tensor, StateTensor]]:
-    for found in reachable(function):
+def _tensors(function: object, held: Iterable[Reached], span: Span) -> Iterator[tuple[Tensor, StateTensor]]:
+    for found in held:
         value = found.value
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.flags.writeable:
             value = torch.from_numpy(value)

@@ -54,7 +54,9 @@ class Traced:
         return (*(r.state for r in recording.reals if r.state is not None), *(n.source for n in recording.numbers))
 
     def state(self) -> dict[str, Tensor]:
-        """What lies there now, by path. Errors: CU490."""
+        """What lies there now, by path. Errors: CU490, also for modules that would run something else."""
+        for module in self.assembled.lifter.recording.modules:
+            module.check()
         return {s.path: s.tensor() for s in self.kept}
 
     def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:

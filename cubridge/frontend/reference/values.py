@@ -54,6 +54,7 @@ class Value:
 
 
 def sort_of(dtype: torch.dtype) -> Sort:
-    if dtype.is_floating_point:
+    """Complex numbers have no sort; a call that reads them has no form."""
+    if dtype.is_floating_point or dtype.is_complex:
         return Sort.REAL
     return Sort.BOOL if dtype == torch.bool else Sort.INT

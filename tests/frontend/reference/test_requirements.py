@@ -60,6 +60,13 @@ def of_32_bits(q, k, v, n):
     return attend(plain_scores(q, k).masked_fill(scaled[: q.shape[2], None] < scaled[: k.shape[2]], -torch.inf), q, v)
 
 
+TABLE = torch.linspace(-1, 1, 9)
+
+
+def from_the_end(q, k, v, n):
+    return attend(plain_scores(q, k) + TABLE[n], q, v)
+
+
 ONES = torch.ones(L)
 NAN, INF = (torch.where(torch.arange(L) == 3, x, ONES) for x in (torch.nan, torch.inf))
 TIMES = torch.arange(L, dtype=torch.double) / 8
@@ -78,6 +85,7 @@ CASES = [
         "a factor of an infinite fill is not positive",
     ),
     (remainder, WHOLE, [-WHOLE], [WHOLE - 3], "an integer is divided by a captured 0"),
+    (from_the_end, WHOLE % 9 - 5, [WHOLE % 9, -(WHOLE % 9) - 1], [WHOLE % 9 - 10], "is negative: -1"),
     (same, TIMES, [TIMES * 2.0**40], [TIMES + 2.0**30, TIMES / 10], "floats of 64 bits that 32 bits do not hold"),
     (distant, TIMES, [TIMES / 10], [TIMES + 1.7e9], "floats of 64 bits that 32 bits do not hold"),
     (of_32_bits, WHOLE.int(), [(WHOLE * 2**23).int()], [(WHOLE * 2**24).int()], "leaves the 32 bits of its type"),
@@ -99,4 +107,4 @@ def test_what_the_reading_takes_for_granted_is_checked(function, example, right,
         assert caught.value.diagnostics[0].code == "CU490"
 
 
-WITHIN = (above, clamped, added_to_a_fill, times_zero, fill_times, remainder)
+WITHIN = (above, clamped, added_to_a_fill, times_zero, fill_times, remainder, from_the_end)

@@ -121,7 +121,7 @@ def test_the_oracle_reads_what_is_there_now() -> None:
         (lambda m: setattr(m, "bias", None), "is NoneType"),
         (lambda m: delattr(m, "bias"), "is there no more"),
         (lambda m: setattr(m, "bias", nn.Parameter(torch.zeros(2))), r"is float32 \[2\], and was float32 \[1\]"),
-        (lambda m: m.half(), "is float16 "),
+        (lambda m: setattr(m, "bias", nn.Parameter(torch.zeros(1).long(), requires_grad=False)), "is int64 "),
     ],
 )
 def test_state_of_another_kind_is_refused(change, says: str) -> None:
@@ -130,6 +130,35 @@ def test_state_of_another_kind_is_refused(change, says: str) -> None:
     change(module)
     with pytest.raises(CuError, match=says) as caught:
         traced.captures(SIZES, {})
+    assert caught.value.diagnostics[0].code == "CU490"
+
+
+@pytest.mark.parametrize("width", ["half", "bfloat16", "double"])
+def test_floats_of_another_width_are_read(width: str) -> None:
+    module = Learned()
+    traced = read(module)
+    module.bias.data.fill_(0.5)
+    getattr(module, width)()
+    assert {float(traced.captures(SIZES, {})[c.name].flatten()[0]) for c in traced.spec.captures} >= {0.5, 1.0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.register_forward_hook(lambda module, given, out: out * 2),
+        lambda m: m.rest[0].register_forward_pre_hook(lambda module, given: given),
+        lambda m: setattr(m.rest[0], "forward", lambda x: x),
+        lambda m: m.rest.__setitem__(0, nn.Sequential(m.rest[0])),
+    ],
+)
+def test_what_runs_in_place_of_a_forward_is_seen(change) -> None:
+    module = Learned()
+    module.register_forward_hook(lambda module, given, out: out)
+    traced = read(module)
+    traced.state()
+    change(module)
+    with pytest.raises(CuError, match="has another `forward`, or other hooks") as caught:
+        traced.state()
     assert caught.value.diagnostics[0].code == "CU490"
 
 

@@ -16,13 +16,18 @@ from cubridge.frontend.reference.values import Value
 
 
 def _subscript(lifter: Lifter, index: Term, extent: Term) -> Term:
-    """A computed subscript. What is not known of its range is declared, and checked before a launch; one that may be negative
-    counts from the end where it is made of positions alone, and is refused where it is captured."""
-    if not nonneg(index) and not index.reads and not never_negative(index):
-        index = wrapped(index, extent)
+    """A computed subscript. What is not known of its range is declared, and checked before a launch."""
     if not nonneg(index) or not nonneg(integers.sub(integers.sub(extent, ONE), index)):
         arena().subscripts.setdefault((index, extent), arena().here)
     return lifter.tabulated(index)
+
+
+def _from_either_end(lifter: Lifter, index: Term, extent: Term) -> Term:
+    """One that may be negative counts from the end: where it is made of positions alone, or the example of what it is made of
+    does so; else a negative one is refused before a launch."""
+    if not nonneg(index) and not (lifter.never_negative(index) if index.reads else never_negative(index)):
+        index = wrapped(index, extent)
+    return _subscript(lifter, index, extent)
 
 
 def _index(lifter: Lifter, call: Call) -> Lifted:
@@ -41,7 +46,7 @@ def _index(lifter: Lifter, call: Call) -> Lifted:
         advanced = ix[first : first + rank]
         rest = iter((*ix[:first], *ix[first + rank :]))
         source = (
-            next(rest) if g is None else _subscript(lifter, g.broadcast(advanced, shape), value.shape[axis])
+            next(rest) if g is None else _from_either_end(lifter, g.broadcast(advanced, shape), value.shape[axis])
             for axis, g in enumerate(given)
         )
         return value.at(*source)
@@ -70,7 +75,7 @@ def _take(lifter: Lifter, call: Call) -> Lifted:
     value, indices = lifter.value(call.args[0]), lifter.value(call.args[1])
     if value.rank != 1:
         raise NoElementForm
-    return lambda *ix: value.at(_subscript(lifter, indices.at(*ix), value.shape[0]))
+    return lambda *ix: value.at(_from_either_end(lifter, indices.at(*ix), value.shape[0]))
 
 
 GATHERS: Final[dict[str, Handler]] = {
