@@ -46,6 +46,23 @@ def qkv(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
+class Sunk(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.linspace(-1, 1, L), requires_grad=False)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return times((scores(q, k) + self.bias[torch.arange(k.shape[2], device=q.device) % L]).softmax(-1), v)
+
+
+def test_a_module_that_lies_on_the_gpu_is_read_and_stays_there() -> None:
+    module = Sunk().cuda()
+    address = module.bias.data_ptr()
+    run = operator(module)
+    assert module.bias.is_cuda and module.bias.data_ptr() == address
+    close(run(*qkv()), module, qkv())
+
+
 def close(got: Tensor, reference, inputs: tuple[Tensor, ...], **extra: Tensor) -> None:
     wide = {n: x.double() if x.is_floating_point() else x for n, x in extra.items()}
     torch.testing.assert_close(got.double(), reference(*(t.double() for t in inputs), **wide), rtol=2e-2, atol=2e-2)

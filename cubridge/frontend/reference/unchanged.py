@@ -20,16 +20,25 @@ Undo = Callable[[], None]
 
 @contextlib.contextmanager
 def unchanged(function: object, contents: bool = True) -> Generator[None]:
-    """Runs of `function` inside leave no trace. Without `contents` they are known to write into no real tensor."""
+    """Runs of `function` inside leave no trace, and find its tensors on the CPU. Without `contents` they are known to write into no
+    real tensor."""
     held = list(reachable(function))
     undo = [u for found in held for u in _undo(found)]
     undo += [_content(f.value) for f in held if contents and isinstance(f.value, (Tensor, np.ndarray))]
     with settings_unchanged():
         try:
+            for found in held:
+                if isinstance(found.value, Tensor) and _is_plain(found.value) and is_elsewhere(found.value):
+                    found.value.data = found.value.detach().to("cpu", copy=True)
             yield
         finally:
             for step in undo:
                 step()
+
+
+def is_elsewhere(tensor: Tensor) -> bool:
+    """A module may lie on a GPU already."""
+    return tensor.device.type not in ("cpu", "meta")
 
 
 @contextlib.contextmanager

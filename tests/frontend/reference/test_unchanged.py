@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import functools
 import random
+from collections import deque
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from cubridge.frontend.reference.load import Reference, load_reference
 from cubridge.frontend.reference.trace import trace
@@ -152,3 +154,19 @@ def test_a_second_call_that_reads_what_the_first_one_kept_is_the_one_that_counts
     with pytest.raises(CuError, match="CU487"):
         trace(Reference.of(attention))
     assert kept == []
+
+
+def test_tensors_that_lie_elsewhere_are_read_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the device of each were another: what runs inside finds a copy."""
+    bias, places = torch.zeros(1), deque[int]()
+
+    def attention(q, k, v):
+        if not isinstance(q, FakeTensor):
+            places.append(bias.data_ptr())
+        return (q @ repeated(k, q).mT + bias.to(q.dtype)).softmax(-1) @ repeated(v, q)
+
+    before = bias.data_ptr()
+    monkeypatch.setattr("cubridge.frontend.reference.unchanged.is_elsewhere", lambda tensor: tensor is bias)
+    traced = trace(Reference.of(attention))
+    assert places and before not in places and bias.data_ptr() == before
+    assert traced.state()["bias"] is bias
