@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from cubridge.engine.dense import spec_values
 from cubridge.frontend.reference.algebra.terms import new_arena
 from cubridge.frontend.reference.eager import check_run, conditions_on_ones
+from cubridge.frontend.reference.empty_rows import other_empty_rows, random_inputs
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.remarks import captured_fill_remark, empty_row_remarks
+from cubridge.frontend.reference.remarks import EmptyRows, captured_fill_remark
 from cubridge.frontend.reference.traced import Traced
 from cubridge.frontend.reference.visibility import captured_fills, rows_without_lse
 from cubridge.ir.diagnostics import CuError
@@ -52,7 +52,7 @@ def compare(traced: Traced) -> AttentionSpec:
     if not compared:
         seen.append(_compare_at(traced, traced.shape, seed=0))
     run_at = compared[0] if compared else traced.shape
-    remarks = (*_remarks(traced, len(compared), reason, seen), *check_run(traced, run_at))
+    remarks = (*_remarks(traced, run_at, len(compared), reason, seen), *check_run(traced, run_at))
     return replace(
         traced.spec,
         warnings=(*traced.spec.warnings, *remarks),
@@ -71,18 +71,19 @@ def _on_ones(traced: Traced, shape: Shape) -> Iterator[Precondition]:
 class _Seen:
     """What a comparison shows besides that it holds: the reference in rows that see no key, and captures that hold fills."""
 
-    at_empty: Tensor
-    lse_at_empty: Tensor
+    empty: EmptyRows
     fills: tuple[str, ...]
 
 
-def _remarks(traced: Traced, compared: int, reason: Exception | None, seen: list[_Seen]) -> Iterator[Remark]:
-    at_empty, lse_at_empty = (
-        torch.cat([t.flatten() for t in ts]) for ts in ([s.at_empty for s in seen], [s.lse_at_empty for s in seen])
-    )
-    lse = "" if _keeps_lse(traced.spec) else " and LSE -inf"
-    for remark in empty_row_remarks(at_empty, lse_at_empty, lse):
-        yield replace(remark, span=traced.reference.span)
+def _remarks(
+    traced: Traced, run_at: Shape, compared: int, reason: Exception | None, seen: list[_Seen]
+) -> Iterator[Remark]:
+    keeps_lse = _keeps_lse(traced.spec)
+    for why, rows in chain((("", s.empty) for s in seen), other_empty_rows(traced, run_at)):
+        remark = rows.remark(why, keeps_lse) if rows.out.numel() else None
+        if remark is not None:
+            yield replace(remark, span=traced.reference.span)
+            break
     for name in dict.fromkeys(name for s in seen for name in s.fills):
         yield replace(captured_fill_remark(name), span=traced.reference.span)
     if compared < SHAPES:
@@ -125,7 +126,7 @@ def _keeps_lse(spec: AttentionSpec) -> bool:
 
 def _compare_at(traced: Traced, shape: Shape, seed: int) -> _Seen:
     """Errors: CU487."""
-    q, k, v = _inputs(shape, seed)
+    q, k, v = random_inputs(shape, seed)
     extra = call_extra_inputs(traced.reference, shape)
     captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
     values = spec_values(traced.spec, q, k, v, captures, derivatives=False)
@@ -135,16 +136,8 @@ def _compare_at(traced: Traced, shape: Shape, seed: int) -> _Seen:
     _check(traced, shape, "the output", values.out.masked_fill(empty[..., None], 0.0), found.out)
     if found.lse is not None and values.lse is not None:
         _check(traced, shape, "LSE", values.lse, found.lse)
-    return _Seen(found.at_empty, found.lse_at_empty, captured_fills(traced.spec, captures))
-
-
-def _inputs(shape: Shape, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(heads: int, length: int) -> Tensor:
-        return 1.5 * torch.randn(shape.B, heads, length, shape.D, generator=generator, dtype=torch.float64)
-
-    return draw(shape.Hq, shape.Lq), draw(shape.Hk, shape.Lk), draw(shape.Hk, shape.Lk)
+    rows = EmptyRows(found.at_empty, found.lse_at_empty, float(v.abs().max()))
+    return _Seen(rows, captured_fills(traced.spec, captures))
 
 
 def _check(traced: Traced, shape: Shape, what: str, got: Tensor, want: Tensor) -> None:

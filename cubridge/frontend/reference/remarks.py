@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -91,15 +92,34 @@ def _large_captures(table: CaptureTable) -> Iterator[Remark]:
             )
 
 
-def empty_row_remarks(at_empty: Tensor, lse_at_empty: Tensor, lse: str) -> Iterator[Remark]:
-    """`at_empty`: what the reference gives in rows that see no key; no remark where it gives 0 as well. `lse_at_empty`: its
-    LSE there, where the kernel gives another; `lse`: the kernel's."""
-    if bool((at_empty != 0).any()):
-        gives = "NaN" if bool(at_empty.isnan().any()) else "a mean of v"
-        yield Remark(f"a row that sees no key: the reference gives {gives} there, the kernel gives 0{lse}", NOWHERE)
-    elif lse_at_empty.numel():
-        gives = "NaN" if bool(lse_at_empty.isnan().any()) else f"{float(lse_at_empty.flatten()[0]):.3g}"
-        yield Remark(f"a row that sees no key: the reference's LSE is {gives} there, the kernel's -inf", NOWHERE)
+@dataclass(frozen=True, slots=True)
+class EmptyRows:
+    """Rows that see no key. `out`, `lse`: what the reference gives there, the latter where the kernel gives another. `largest`: of
+    v, in size."""
+
+    out: Tensor
+    lse: Tensor
+    largest: float
+
+    def remark(self, why: str, keeps_lse: bool) -> Remark | None:
+        """None where the kernel gives the same, 0. `why`: what makes such rows; `keeps_lse`: the kernel has a sink in its LSE."""
+        row = f"a row that sees no key{why}"
+        if bool((self.out != 0).any()):
+            lse = "" if keeps_lse else " and LSE -inf"
+            return Remark(f"{row}: the reference gives {self._given()} there, the kernel gives 0{lse}", NOWHERE)
+        if self.lse.numel():
+            return Remark(f"{row}: the reference's LSE is {_number(self.lse)} there, the kernel's -inf", NOWHERE)
+        return None
+
+    def _given(self) -> str:
+        varies = float(self.out.min()) != float(self.out.max())
+        if not varies or bool(self.out.isnan().any()):
+            return _number(self.out)
+        return "a mean of v" if float(self.out.abs().max()) <= self.largest else "other values"
+
+
+def _number(values: Tensor) -> str:
+    return "NaN" if bool(values.isnan().any()) else f"{float(values.flatten()[0]):.3g}"
 
 
 def captured_fill_remark(name: str) -> Remark:

@@ -70,6 +70,7 @@ def share_question(q, k, v, answer):
     mask="j < lengths[b]",
     extra=lambda shape, device: {"lengths": torch.arange(shape.B) * 3 + 7},
     captures=("lengths[B] argument i32",),
+    warns=("sees no key",),
 )
 def key_padding_by_length(q, k, v, lengths):
     pad = torch.arange(k.shape[2])[None] >= lengths[:, None]
@@ -94,6 +95,7 @@ def key_padding_mask(q, k, v, pad):
     mask="positions_k[j] <= positions_q[i]",
     extra=lambda shape, device: {"positions_q": torch.arange(shape.Lq) + 5, "positions_k": torch.arange(shape.Lk)},
     captures=("positions_k[Lk] argument i32", "positions_q[Lq] argument i32"),
+    warns=("sees no key",),
 )
 def positions_given(q, k, v, positions_q, positions_k):
     keep = positions_q[:, None] >= positions_k[None, :]
@@ -201,13 +203,23 @@ accepts(
 FLAGS = {"extra": lambda shape, device: {"mask": (torch.arange(shape.Lk) < shape.Lk - 3).long().repeat(shape.B, 1)}}
 
 
-@accepts(mask="mask[b, j] == 1", captures=("mask[B, Lk] argument i32",), **FLAGS)
+@accepts(
+    mask="mask[b, j] == 1",
+    captures=("mask[B, Lk] argument i32",),
+    **FLAGS,
+    warns=("sees no key",),
+)
 def key_padding_of_zeros_and_ones(q, k, v, mask):
     hidden = (1.0 - mask[:, None, None, :].to(q.dtype)) * torch.finfo(q.dtype).min
     return (plain_scores(q, k) + hidden).softmax(-1) @ repeated(v, q)
 
 
-@accepts(mask="(j <= i) & (mask[b, j] == 1)", captures=("mask[B, Lk] argument i32",), **FLAGS)
+@accepts(
+    mask="(j <= i) & (mask[b, j] == 1)",
+    captures=("mask[B, Lk] argument i32",),
+    **FLAGS,
+    warns=("sees no key",),
+)
 def key_padding_of_zeros_and_ones_less_one(q, k, v, mask):
     s = plain_scores(q, k) + (mask.view(mask.shape[0], 1, 1, -1) - 1) * 1e9
     return s.masked_fill(torch.ones_like(s).tril() == 0, -1e9).softmax(-1) @ repeated(v, q)
@@ -217,6 +229,7 @@ def key_padding_of_zeros_and_ones_less_one(q, k, v, mask):
     mask="attend[b, j] == 1",
     extra=lambda shape, device: {"attend": (torch.arange(shape.Lk) % 5 != 2).float().repeat(shape.B, 1)},
     captures=("attend[B, Lk] argument f32",),
+    warns=("sees no key",),
 )
 def key_padding_of_floats(q, k, v, attend):
     hidden = -1e9 * (1 - attend)[:, None, None]

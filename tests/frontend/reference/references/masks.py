@@ -168,7 +168,10 @@ def strided_sparse(q, k, v):
     return F.scaled_dot_product_attention(q, repeated(k, q), repeated(v, q), keep)
 
 
-@accepts(mask="j <= Lk - 21")
+@accepts(
+    mask="j <= Lk - 21",
+    warns=("sees no key",),
+)
 def last_keys_hidden(q, k, v):
     s = plain_scores(q, k)
     return s.masked_fill(torch.arange(k.shape[2]) >= k.shape[2] - 20, -math.inf).softmax(-1) @ repeated(v, q)
@@ -179,6 +182,19 @@ def only_first_half_of_keys(q, k, v):
     half = k.shape[2] // 2
     k, v = repeated(k, q)[:, :, :half], repeated(v, q)[:, :, :half]
     return (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v
+
+
+@accepts(mask="j % 16 == 15", warns=("a row that sees no key: the reference gives NaN there",))
+def every_sixteenth_key(q, k, v):
+    s = plain_scores(q, k).masked_fill(torch.arange(k.shape[2]) % 16 != 15, float("-inf"))
+    return s.softmax(-1) @ repeated(v, q)
+
+
+@accepts(mask="j >= i + 5", warns=("a row that sees no key: the reference gives 7 there",))
+def rows_filled_with_a_number(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    s = plain_scores(q, k).masked_fill(j < i + 5, float("-inf"))
+    return torch.nan_to_num(s.softmax(-1) @ repeated(v, q), 7.0)
 
 
 @accepts(mask="j < i", warns=("a row that sees no key: the reference gives NaN",))
