@@ -35,13 +35,19 @@ if TYPE_CHECKING:
 _CODE: Final = "CU317"
 _LAUNCH: Final = {"SM_COUNT": 132, "L2_BYTES": 1 << 25}
 _TOLERANCE: Final = 1e-5
-"""Of a weight, relative to the largest of its row; both sides are fp64."""
+"""Of a weight, relative to itself, and of the weights of all keys, relative to the largest of a row; both sides are fp64."""
 _NOTHING: Final = 1e-12
 """A weight that counts as 0: in fp64, forms of one formula differ by so much, such as `1 + erf(x)` and `erfc(-x)`."""
 _EDGES: Final = 6
 _GROUPS: Final = 3
 """Groups of keys that one row takes in one after the other; a group may come again."""
 _SCORE_SIZE: Final = 8.0
+_COURSES: Final = ((0, 1), (0, -1), (1, 0), (-1, 0))
+"""Scores of groups of keys, in steps: where they start, and how they go on."""
+_STEPS: Final = (4, 17)
+"""Least and largest step, as powers of 2: from what a lag of the reference lets pass to the largest products of fp16."""
+_LARGEST_WEIGHT: Final = 2.0**64
+"""Of a weight relative to its row's reference. Sums of 2^21 of them times values of 2^40 are fp32 numbers."""
 
 
 class _NoValue(Exception):
@@ -196,9 +202,28 @@ class _Comparison:
             self._keys(everywhere, torch.tensor([k[g][0] for k in some]), torch.tensor([k[g][1] for k in some]))
             for g in range(_GROUPS)
         ]
-        return self._compare(which, [single], self._scale()) or self._compare(
-            everywhere, several, self.points.kernel.region("row_update")
+        update = self.points.kernel.region("row_update")
+        courses = everywhere.repeat(len(_COURSES))
+        return (
+            self._compare(which, [single], self._scale())
+            or self._compare(everywhere, several, update)
+            or self._compare(courses, self._extreme(several), update, settled=True)
         )
+
+    def _extreme(self, groups: list[Keys]) -> list[Keys]:
+        """The same keys with scores that rise, fall or stay far from 0 from group to group, in each row by another step."""
+        points, _, _, rows, _ = groups[0].s.shape
+        steps = torch.logspace(*_STEPS, points * rows, base=2.0, dtype=torch.float64)
+        steps = steps[torch.randperm(len(steps), generator=torch.Generator().manual_seed(rows))].view(
+            points, 1, 1, rows, 1
+        )
+        found: list[Keys] = []
+        for n, keys in enumerate(groups):
+            scores = torch.cat([keys.s + (start + n * slope) * steps for start, slope in _COURSES])
+            again = (x.repeat(len(_COURSES), 1, 1, 1, 1) for x in (keys.start, keys.j, keys.visited, keys.masked))
+            start, j, visited, masked = again
+            found.append(Keys(start, j, scores, visited, masked))
+        return found
 
     def _chosen(self) -> list[list[tuple[int, list[int]]]]:
         """Key tiles and columns for each query tile."""
@@ -255,8 +280,8 @@ class _Comparison:
         visited = (self.visits.times[which, tiles] > 0).view(at)
         return Keys(start, j, s, visited, self.visits.masked[which, tiles].view(at))
 
-    def _compare(self, which: Tensor, groups: list[Keys], otherwise: Node) -> Diagnostic | None:
-        """`otherwise`: what is to blame where no key is seen or hidden wrongly."""
+    def _compare(self, which: Tensor, groups: list[Keys], otherwise: Node, settled: bool = False) -> Diagnostic | None:
+        """`otherwise`: what is to blame where no key is seen or hidden wrongly; `settled`: none is."""
         i = self.places.i[which]
         tile = SimpleNamespace(**{name: value[which] for name, value in vars(self.tile).items()})
         j = torch.cat([k.j for k in groups], -1).squeeze(1)
@@ -264,20 +289,30 @@ class _Comparison:
         columns = j.shape[-1]
         with fp64(), _of_the_reference():
             expected = spec_values_at(self.spec, scope, torch.eye(columns).expand(len(i), 1, -1, -1))
-        out, lse = self.points.attend(tile, i, groups)
+        attended = self.points.attend(tile, i, groups)
+        out, lse = attended.out, attended.lse
         wanted = expected.out.squeeze(1)
-        allowed = _TOLERANCE * wanted.abs().amax(-1, keepdim=True) + _NOTHING
+        everywhere = _TOLERANCE / self.points.shape.Lk * wanted.abs().amax(-1, keepdim=True)
+        allowed = _TOLERANCE * wanted.abs() + everywhere + _NOTHING
         wrong = ~((out - wanted).abs() <= allowed) & wanted.isfinite() & (out != wanted)
         if bool(wrong.any()):
             hidden = wrong & ((out == 0) != (wanted == 0))
             p, r, c = (hidden if bool(hidden.any()) else wrong).nonzero()[0].tolist()
-            key = groups[c // COLUMNS]
-            parts = self._parts(
-                float(wanted[p, r, c]), float(out[p, r, c]), bool(key.visited[p]), bool(key.masked[p]), otherwise
-            )
-            values = f"the weight {float(out[p, r, c]):.6g}, and in the reference {float(wanted[p, r, c]):.6g}"
+            key, want, got = groups[c // COLUMNS], float(wanted[p, r, c]), float(out[p, r, c])
+            if settled:
+                parts = (
+                    self.points.kernel.region("row_probs") if math.isfinite(got) and abs(got) > want else otherwise,
+                )
+            else:
+                parts = self._parts(want, got, bool(key.visited[p]), bool(key.masked[p]), otherwise)
+            values = f"the weight {got:.6g}, and in the reference {want:.6g}"
             where = f"key j={int(j[p, 0, 0, c])} has {values} {self._point(which, p, r)}"
             return _diagnostic(where, *parts)
+        if self.spec.shift and bool((attended.peak > _LARGEST_WEIGHT).any()):
+            p, r = (attended.peak > _LARGEST_WEIGHT).nonzero()[0].tolist()
+            size = f"a weight of 2^{math.log2(float(attended.peak[p, r])):.0f} is added up"
+            message = f"{size}, where sums hold 2^{math.log2(_LARGEST_WEIGHT):.0f}, {self._point(which, p, r)}"
+            return _diagnostic(message, self.points.kernel.region("row_update"))
         if expected.lse is None:
             return None
         wanted = expected.lse.squeeze(1)

@@ -83,6 +83,33 @@ def test_sources_pass(kernel: str) -> None:
     assert long_fault(source(kernel), full_attention().spec) is None
 
 
+SCALARS = {
+    "lag": ("<= RESCALE_LAG ?", "<= 120.f ?", "row_update", "a weight of 2^1"),
+    "lag of 80": ("<= RESCALE_LAG ?", "<= 80.f ?", "row_update", "where sums hold 2^64"),
+    "first reference": ("row.m[r] = -INFINITY;", "row.m[r] = -1e4f;", "row_update", "has the weight 0"),
+    "largest reference": ("row_max(s[r]));", "fminf(row_max(s[r]), 2000.f));", "row_update", "has the weight nan"),
+    "least exponent": ("- row.m_exponent[r]);", "- fmaxf(row.m_exponent[r], -23.f));", "row_", "has the weight"),
+    "least weight": (
+        "exp2_approx(s[r][c] * p.exponent_scale - row.m_exponent[r])",
+        "fmaxf(exp2_approx(s[r][c] * p.exponent_scale - row.m_exponent[r]), 1e-9f)",
+        "s[r][c]",
+        "and in the reference 0",
+    ),
+}
+"""Numbers of the row regions that matter for scores that no small run has."""
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scores_of_any_size(name: str) -> None:
+    old, new, region, says = SCALARS[name]
+    fault = found(edited_text("sm80", (old, new)), full_attention().spec)
+    assert says in fault.message and region in line(fault)
+
+
+def test_a_lag_that_sums_hold() -> None:
+    assert long_fault(edited_text("sm80", ("<= RESCALE_LAG ?", "<= 40.f ?")), full_attention().spec) is None
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(
     "keep", ["(j <= i) | (i > 3000)", "(j <= i) & (j > i - 100000)", "(j <= i) & (Lk < 5000)", "(j <= i) & (i // 300000 == 0)",

@@ -77,6 +77,15 @@ class Keys:
     masked: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """`out` [P, R, 8 * groups], a column for each key; `lse` [P, R]; `peak` [P, R], the largest weight that was ever added up."""
+
+    out: Tensor
+    lse: Tensor
+    peak: Tensor
+
+
 class KernelPoints:
     """One kernel at one size. `captures`: numbers, and tensors by the names of the spec, as the launch gives them.
 
@@ -217,15 +226,15 @@ class KernelPoints:
 
     # ---- scores, mask, normalizer ----
 
-    def attend(self, tile: SimpleNamespace, i: Tensor, groups: list[Keys]) -> tuple[Tensor, Tensor]:
-        """Row by row [P, R] what a kernel that saw only these keys would give for V = 1: the output [P, R, 8 * groups], a column
-        for each key, and LSE [P, R]."""
+    def attend(self, tile: SimpleNamespace, i: Tensor, groups: list[Keys]) -> Attended:
+        """Row by row [P, R] what a kernel that saw only these keys would give for V = 1."""
         points, rows = i.shape
         columns = 8 * len(groups)
         common = {**self.names, "i": _rows(i)}
         state = {f.name: torch.zeros(points, 1, 1, rows, 1) for f in self.kernel.row_state}
         state = self._state(Env(self, dict(common), dict(state), tile), "row_init", state)
         o = torch.zeros(points, 1, 1, rows, columns, dtype=torch.float64)
+        peak = torch.zeros(points, rows, dtype=torch.float64)
         for n, keys in enumerate(groups):
             here = common | {"j": keys.j, "kv_start": keys.start, "r": 0}
             env = Env(self, {**here, "s": keys.s}, {}, tile)
@@ -242,6 +251,7 @@ class KernelPoints:
             scaled = torch.as_tensor(env.names["o"]).expand(o.shape).clone()
             scaled[..., 8 * n : 8 * n + 8] += weight
             o = torch.where(keys.visited, scaled, o)
+            peak = torch.maximum(peak, o.abs().amax(-1).view(points, rows))
             state = {name: torch.where(keys.visited, new[name], state[name]) for name in state}
         lse = torch.full((points, 1, 1, rows, 1), torch.nan)
         names = {**common, "o": o, "lse": lse, "e": torch.arange(columns).view(1, 1, 1, 1, -1)}
@@ -249,7 +259,7 @@ class KernelPoints:
         self._run("row_finalize", env)
         out = torch.as_tensor(env.names["o"]).expand(o.shape)
         lse = torch.as_tensor(env.names["lse"]).expand(points, 1, 1, rows, 1)
-        return out.reshape(points, rows, columns), lse.reshape(points, rows)
+        return Attended(out.reshape(points, rows, columns), lse.reshape(points, rows), peak)
 
     def _state(self, env: Env, region: str, old: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The row state after a region, as tensors of one shape for all points and rows."""
