@@ -88,10 +88,14 @@ def examine_text(path: str, dtype: str | None, head_dim: int | None, attention: 
             return Examined(in_form(found, lifted.form))
     known = attention or full_attention()
     unproved: dict[str, None] = {}
-    for lifted, proving in to_run(forms):
-        if found := (_run_ir(lifted.kernel, known) or (refuted(lifted.kernel, known) if proving else ())):
+    runs = to_run(forms)
+    for lifted, _ in runs:
+        if found := _run_ir(lifted.kernel, known):
             return Examined(in_form(found, lifted.form))
-        unproved |= dict.fromkeys(not_proved(lifted.kernel, known) if proving else ())
+    for lifted in (lifted for lifted, proving in runs if proving):
+        if found := refuted(lifted.kernel, known):
+            return Examined(in_form(found, lifted.form))
+        unproved |= dict.fromkeys(not_proved(lifted.kernel, known))
     for name, first in {f.form.dtype: f.kernel for f in reversed(forms)}.items():
         if found := _emulated(chosen, name, first, known):
             return Examined(found)

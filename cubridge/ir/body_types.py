@@ -145,7 +145,8 @@ class BodyScope:
                 return self._call(expr, args, (), Handle.ROW)
             case Call("Ring", args):
                 for arg in args:
-                    constant_int(self.kernel, arg)
+                    if constant_int(self.kernel, arg) < 1:
+                        fail("CU207", "this must be positive", arg)
                 return self._call(expr, args, (INT,), Handle.RING)
             case Attr(Name("smem"), name) | Index(Attr(Name("smem"), name)):
                 return self._shared(expr, name)

@@ -205,3 +205,8 @@ def _power(a: Any, b: Any) -> Any:
     if isinstance(value, complex):
         raise ValueError("a root of a negative number")
     return value
+
+
+def divides_by_zero(expr: Binary) -> bool:
+    """Is it a division by a number that is 0, whatever names stand for."""
+    return expr.op in ("/", "//", "%") and known_number(expr.right, {}) == 0

@@ -12,6 +12,11 @@ WARP: Final = 32
 WARPGROUP: Final = 128
 """Threads of a warp, and of the four warps that issue a wgmma together."""
 
+FRAGMENT_ROWS: Final = 8
+MMA_COLUMNS: Final = 8
+MMA_DEPTH: Final = 16
+"""Rows of a fragment, and what columns and depth of an mma or wgmma on 16-bit elements are multiples of."""
+
 NAMED_BARRIERS: Final = 16
 """Named barriers of a block; 0 is the one of `block_sync`."""
 

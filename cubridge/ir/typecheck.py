@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, assert_never
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.evaluate import divides_by_zero
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     COMPARISONS,
@@ -151,6 +152,8 @@ def _unary(expr: Expr, op: str, operand: ValueType) -> ValueType:
 
 def _binary(expr: Binary, left: ValueType, right: ValueType, scope: Scope) -> ValueType:
     axes = left.axes | right.axes
+    if divides_by_zero(expr):
+        fail("CU207", "this divides by 0", expr)
     if expr.op in _LOGIC:
         if left.dtype is not right.dtype or left.dtype.is_float or left.partial or right.partial:
             fail("CU202", f"`{expr.op}` does not apply to {left} and {right}", expr)

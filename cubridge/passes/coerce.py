@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from cubridge.ir.algebra.exprs import added, addends
+from cubridge.ir.evaluate import divides_by_zero
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     COMPARISONS,
@@ -94,6 +95,8 @@ class Coercion:
     def _binary(self, expr: Binary) -> tuple[Expr, Kind]:
         if expr.op in ("+", "-"):
             return self._sum(expr)
+        if divides_by_zero(expr):
+            raise fault("CU507", "this divides by 0", expr.span)
         (left, a), (right, b) = self.typed(expr.left), self.typed(expr.right)
         if expr.op in ("&", "|", "^") and a == b == "bool":
             return Binary(expr.op, left, right, span=expr.span), "bool"

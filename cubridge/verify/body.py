@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from cubridge.ir.body_types import BarrierSlot, BodyScope, Handle, Kind, Registers, SharedSlot, View, constant_int
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.hardware import FRAGMENT_ROWS, MMA_COLUMNS, MMA_DEPTH, WARP, WARPGROUP
 from cubridge.ir.nodes import (
     REGIONS,
     Assign,
@@ -124,6 +125,7 @@ class _Checker:
                 self._store_value(target, value, scope)
             case RegisterTile(name, dtype, rows, cols):
                 extents = [constant_int(self.kernel, e) for e in (rows, cols) if e is not None]
+                self.faults += _team_rows(self.kernel, extents[0], rows)
                 return scope.bind(name, Registers(dtype, extents[0], extents[1] if len(extents) > 1 else None))
             case If(condition):
                 scope.expect(condition, BOOL)
@@ -179,6 +181,15 @@ def _view(expr: Expr, scope: BodyScope) -> View:
     return kind if isinstance(kind, View) else fail("CU202", f"this must be a view of a tensor, and is {kind}", expr)
 
 
+def _team_rows(kernel: Kernel, rows: int, place: Expr) -> Iterator[Diagnostic]:
+    """The rows of a register tile are those of its team's fragments."""
+    warps = (WARPGROUP if kernel.team == "warpgroup" else constant_int(kernel, kernel.threads)) // WARP
+    held = kernel.constant_values.get("ROWS")
+    if isinstance(held, int) and rows != warps * held * FRAGMENT_ROWS:
+        message = f"{rows} rows, and {warps} warps hold {held} fragment rows of {FRAGMENT_ROWS} each"
+        yield Diagnostic("CU207", message, place.span)
+
+
 def _gemm(stmt: Gemm, scope: BodyScope) -> None:
     dst, b = _registers(stmt.dst, scope), _slot(stmt.b, scope)
     a = scope.kind(stmt.a)
@@ -192,6 +203,9 @@ def _gemm(stmt: Gemm, scope: BodyScope) -> None:
     if (dst.rows, dst.cols, a.cols) != (a.rows, n, k):
         other = f"{b}.T" if stmt.transposed else str(b)
         fail("CU209", f"shapes do not fit: {dst} from {a} and {other}", stmt.dst)
+    for what, extent, unit in (("columns", n, MMA_COLUMNS), ("depth", k, MMA_DEPTH)):
+        if extent is not None and extent % unit:
+            fail("CU207", f"a gemm of {extent} {what}: a multiple of {unit} is needed", stmt.b)
 
 
 def _region_call(stmt: RegionCall, region: str, args: tuple[Expr, ...], scope: BodyScope) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import (
@@ -21,6 +22,9 @@ from cubridge.ir.nodes import (
     Stmt,
 )
 from cubridge.ir.walk import substitute, walk
+
+_LONGEST: Final = 2000
+"""Nodes of a meaning; longer ones are not known."""
 
 
 def check_skips(kernel: Kernel) -> Iterator[Diagnostic]:
@@ -89,11 +93,19 @@ def _alternatives(condition: Expr) -> frozenset[Expr]:
 
 
 def _define(known: dict[str, Expr], target: Expr, value: Expr) -> None:
-    """After `target = value`: locals that were defined by what `target` was are not known any more."""
+    """After `target = value`: locals that were defined by what `target` was are not known any more, nor is one whose meaning is
+    too long to write out."""
+    if sum(_size(known[n.id]) if isinstance(n, Name) and n.id in known else 1 for n in walk(value)) > _LONGEST:
+        _forget(known, target)
+        return
     meaning = substitute(value, known)
     _forget(known, target)
     if isinstance(target, Name) and not _mentions(meaning, target):
         known[target.id] = meaning
+
+
+def _size(expr: Expr) -> int:
+    return sum(1 for _ in walk(expr))
 
 
 def _forget(known: dict[str, Expr], target: Expr) -> None:

@@ -154,6 +154,10 @@ def _check_type(kernel: Kernel, kind: FieldType) -> None:
                 _positive(kernel, extent)
             if swizzle not in (0, 32, 64, 128):
                 raise CuError(Diagnostic("CU207", "a swizzle is 0, 32, 64 or 128 bytes", kind.span))
+            row = constant_int(kernel, cols) * kind.dtype.bytes
+            if swizzle and row % swizzle:
+                message = f"a row of {row} bytes is no multiple of its swizzle, {swizzle} bytes"
+                raise CuError(Diagnostic("CU207", message, kind.span))
         case Barrier(slots) if slots is not None:
             _positive(kernel, slots)
         case _:

@@ -75,6 +75,8 @@ def test_crlf_reads_as_lf(tmp_path: Path) -> None:
         ('rewrite-mask{keep="i + j"}', "CU507", 20),
         ('rewrite-mask{keep="sinh(1.0) > 0.0"}', "CU103", 20),
         ("dce,,dce", "CU503", 5),
+        ('rewrite-score{score="s / 0.0"}', "CU507", 22),
+        ('rewrite-mask{keep="j % (2 - 2) == 0"}', "CU507", 20),
     ],
 )
 def test_a_fault_of_the_pipeline(pipeline: str, code: str, column: int, tmp_path: Path) -> None:
@@ -106,6 +108,16 @@ def test_adapt_takes_a_pipeline_file_too(tmp_path: Path) -> None:
     path = _write(tmp_path, '[[pass]]\nname = "no-such-pass"\n', "pipeline.toml")
     ended = fails(["adapt", EXAMPLES / "full.py", "--pipeline-file", path, "-o", tmp_path / "out"], "CU501", 1)
     assert ended.places[0][0] == str(path)
+
+
+def test_no_patch_of_a_kernel_that_verify_refuses(tmp_path: Path) -> None:
+    target = tmp_path / "target.cuir"
+    text = cuirc("lift", "sm80").out.decode()
+    for old, new, code in (("row.m = -inf", "row.m = True", "CU202"), ("    row.m = m_new\n", "", "CU208")):
+        assert old in text
+        target.write_text(text.replace(old, new, 1), encoding="utf-8")
+        fails(["verify", target], code, 1)
+        fails(["lower", "sm80", target], code, 1)
 
 
 def test_stdin_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:

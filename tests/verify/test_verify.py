@@ -27,6 +27,15 @@ def changed(name: str, *edits: tuple[str, str]) -> tuple[Diagnostic, ...]:
     return verify(parse(SourceFile.from_text(f"{name}.cuir", text)))
 
 
+def test_definitions_that_grow() -> None:
+    """Each doubles what it is written out as."""
+    lines = "".join(f"    x{n + 1} = x{n} * x{n} + x{n}\n" for n in range(60))
+    start = time.perf_counter()
+    old = "def row_rescale(o, row, tile):\n"
+    assert changed("sm80", (old, f"{old}    x0 = row.o_scale\n{lines}")) == ()
+    assert time.perf_counter() - start < 2.0
+
+
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_golden_kernels_verify(name: str) -> None:
     kernel = golden_kernel(name)
@@ -45,6 +54,12 @@ FAULTS = [
     ("sm80", "threads=WARPS * 32", "threads=WARPS * 31", "CU207", "124 threads: a multiple of 32 up to 1024 is needed"),
     ("sm80", "m=Row(f32)", "m=Scalar(f32)", "CU205", "`Scalar` has no place in `row_state`"),
     ("sm80", "swizzle=128),\n    k", "swizzle=96),\n    k", "CU207", "a swizzle is 0, 32, 64 or 128 bytes"),
+    ("sm80", "HEAD_DIM=128", "HEAD_DIM=80", "CU207", "a row of 160 bytes is no multiple of its swizzle, 128 bytes"),
+    ("sm80", "BLOCK_KV=64", "BLOCK_KV=33", "CU207", "a gemm of 33 columns: a multiple of 8 is needed"),
+    ("sm80", "BLOCK_KV=64", "BLOCK_KV=24", "CU207", "a gemm of 24 depth: a multiple of 16 is needed"),
+    ("sm80", "BLOCK_Q=128", "BLOCK_Q=64", "CU207", "64 rows, and 4 warps hold 4 fragment rows of 8 each"),
+    ("sm90a", "Ring(STAGES)", "Ring(0)", "CU207", "this must be positive"),
+    ("sm80", "1.0 / l", "1.0 / (2.0 - 2.0)", "CU207", "this divides by 0"),
     ("sm80", "Scalar(f32, host=D ** -0.5 * LOG2E)", "Scalar(i32, host=D ** -0.5)", "CU202", "the host gives f32, and this is i32"),
     ("sm80", "Tile(bf16, BLOCK_Q, HEAD_DIM", "Tile(bf16, Lq, HEAD_DIM", "CU207", "`Lq` is no compile-time integer"),
     # schedule
