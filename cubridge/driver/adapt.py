@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.adaptation import Adaptation
@@ -23,6 +20,7 @@ from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES
 from cubridge.driver.request import Request
+from cubridge.driver.stopwatch import Progress, Stopwatch, silent
 from cubridge.driver.subject import Subject
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.engine.threads import one_thread
@@ -41,27 +39,6 @@ if TYPE_CHECKING:
     from cubridge.ir.nodes import Kernel
     from cubridge.passes.pipeline import Pipeline
 
-Progress = Callable[[str], None]
-
-
-def _silent(_: str) -> None:
-    pass
-
-
-@dataclass(slots=True)
-class Stopwatch:
-    """Seconds of each stage, in order. `progress` is told when one begins."""
-
-    progress: Progress = _silent
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    @contextmanager
-    def stage(self, name: str) -> Generator[None]:
-        self.progress(f"{name} ..")
-        start = perf_counter()
-        yield
-        self.seconds[name] = round(perf_counter() - start, 3)
-
 
 def adapt(
     reference: Callable[..., object] | Path | str,
@@ -73,7 +50,7 @@ def adapt(
     extra_inputs: Callable[..., object] | None = None,
     pipeline: Pipeline | str | None = None,
     model: ModelUse | None = None,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Adaptation:
     """Adapt `kernel` ("sm80", "sm90a" or the path of a .cu) to `reference`, a callable or a file, and check the result.
 
@@ -85,7 +62,7 @@ def adapt(
         adapted = _adapt(request, stages, watch)
         tools: Tools = Here() if stages is None or adapted.lowered_by == RULES else stages.tools
         with watch.stage("check"):
-            findings = check_adapted(adapted, pool, tools)
+            findings = check_adapted(adapted, pool, tools, watch)
     return Adaptation(adapted, adapted.report(findings), watch.seconds)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from cubridge.backend.ptx.device import ONE_SCHEDULE
 from cubridge.driver.forms import in_form, lift_form, listed_forms, same_program
 from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.stopwatch import Stopwatch
 from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.judge.checker import Checker, approximations
-from cubridge.judge.findings import Findings, MutantResult, Verdict
+from cubridge.judge.findings import Compiled, Findings, MutantResult, Verdict
 from cubridge.judge.list_mutants import list_mutants
 from cubridge.judge.long_lengths import check_long_lengths
 from cubridge.judge.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
@@ -30,14 +32,19 @@ T = TypeVar("T")
 EMULATED_MUTANTS: Final = 2
 """Mutants that are emulated besides; all are run on the value engine."""
 FEWEST_MUTANTS: Final = 4
+COMPILE_PART: Final = "check: compile"
+EMULATOR_PART: Final = "check: emulator"
+"""Of the seconds of a check, beside others."""
 
 
-def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | None = None) -> Findings:
+def check_adapted(
+    adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | None = None, watch: Stopwatch | None = None
+) -> Findings:
     """Run all checks. A missing tool (compiler, GPU) lowers the verdict and is listed, it fails nothing. Errors: where all runs are
     right, what `check_long_lengths` raises."""
-    tools = tools or Here()
-    compiling = pool.submit(tools.compile, adapted.text, adapted.dtype, adapted.shape.D)
-    building = pool.submit(tools.emulator, adapted.text, adapted.dtype)
+    tools, watch = tools or Here(), watch or Stopwatch()
+    compiling = pool.submit(_compile, adapted, tools, watch)
+    building = pool.submit(_load, adapted, tools, watch, compiling)
     proving = pool.submit(prove, adapted.target, adapted.reference.attention.spec)
     checker = Checker(adapted.reference.attention, adapted.dtype, approximations(adapted.target))
     spec = adapted.reference.attention.spec
@@ -46,7 +53,8 @@ def check_adapted(adapted: Adapted, pool: ThreadPoolExecutor, tools: Tools | Non
     emulator = _available(building, missing)
     if emulator is not None:
         emulated = emulator_cases(spec, EMULATED_HEAD_DIM)
-        cases += checker.run(emulator, emulated)
+        with watch.part(EMULATOR_PART):
+            cases += checker.run(emulator, emulated)
         if not emulated:
             missing.append(f"nothing is emulated: no shape of head dim {EMULATED_HEAD_DIM} meets the preconditions")
     mutants = tuple(_reject_mutants(adapted, checker, pool, emulated=emulator is not None))
@@ -88,6 +96,18 @@ def check_other_forms(adapted: Adapted, checker: Checker) -> list[str]:
                 fault = Diagnostic("CU844", message, again.kernel.span)
                 raise CuError(*in_form([fault], again.form), exit_code=3)
     return []
+
+
+def _compile(adapted: Adapted, tools: Tools, watch: Stopwatch) -> Compiled:
+    with watch.part(COMPILE_PART):
+        return tools.compile(adapted.text, adapted.dtype, adapted.shape.D)
+
+
+def _load(adapted: Adapted, tools: Tools, watch: Stopwatch, compiling: Future[Compiled]) -> Runner:
+    """The text on the emulator, after the compile that gives both machine code and PTX."""
+    wait([compiling])
+    with watch.part(EMULATOR_PART):
+        return tools.emulator(adapted.text, adapted.dtype)
 
 
 def _verdict(emulated: bool, compiled: bool, ran: bool) -> Verdict:
@@ -133,4 +153,4 @@ def _reject_mutants(
 
 def _text_mutant(adapted: Adapted, target: Kernel) -> Runner:
     patched = lower_kernel(adapted.kernel, adapted.lifted, target, adapted.dtype, adapted.shape.D)
-    return emulate(adapted.kernel.with_text(patched_source(patched)), adapted.dtype)
+    return emulate(adapted.kernel.with_text(patched_source(patched)), adapted.dtype, schedules=ONE_SCHEDULE)

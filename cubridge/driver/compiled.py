@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from cubridge.backend.compile.cache import content_key, default_cache_dir
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.extras import ExtraArgument
 from cubridge.backend.launch.kinds import NumberKind, TensorKind
 from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
+from cubridge.backend.ptx.device import PtxDevice
 from cubridge.driver.captures import SpecCaptures
 from cubridge.driver.reference import means_the_same
 from cubridge.driver.saved import Saved
@@ -51,7 +51,7 @@ def compile_for(adapted: Adapted, device: str) -> AttentionOperator:
         find_gpu()
         return compile_adapted(adapted, device=device)
     if device == "emulator":
-        emulator = EmulatorDevice(check=check_readable)
+        emulator = PtxDevice(check=check_readable)
         cases = _emulator_cases
         return compile_adapted(adapted, lambda _: emulator, cases=cases, device=device)
     raise CuError(Diagnostic("CU820", f"`{device}` is no device that kernels run on", help='"cuda" or "emulator"'))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.runtime import Launcher
+from cubridge.backend.ptx.device import SCHEDULES, PtxDevice
+from cubridge.backend.ptx.machine import Schedule
 from cubridge.ir.types import DTYPES
 from cubridge.judge.findings import Compiled
 from cubridge.judge.readable import check_readable
@@ -53,10 +54,16 @@ def compile_text(text: KernelText, dtype: str, head_dim: int) -> Compiled:
     return Compiled(done.target.name, macros, resources.registers, resources.spills, done.shared_bytes)
 
 
-def emulate(text: KernelText, dtype: str, head_dim: int = EMULATED_HEAD_DIM) -> LaunchRunner:
-    """The text on the emulator, read and built. Errors: CU42x before anything is built; CU83x; exit code 5 where there is no C++
-    compiler."""
-    launcher = Launcher(EmulatorDevice(check=check_readable), text)
+def emulate(
+    text: KernelText,
+    dtype: str,
+    head_dim: int = EMULATED_HEAD_DIM,
+    *,
+    schedules: tuple[Schedule, ...] = SCHEDULES,
+) -> LaunchRunner:
+    """The text on the emulator, compiled to PTX; `schedules`: one where order is not judged. Errors: CU804 before that; CU831,
+    CU838, CU839; CU805 and CU830, exit code 5, where NVRTC or the native library is not there."""
+    launcher = Launcher(PtxDevice(schedules, check=check_readable), text)
     launcher.prepare(DTYPES[dtype], head_dim)
     return LaunchRunner(launcher, "emulator")
 

@@ -12,15 +12,15 @@ from bench.correctness import check, check_mutants, failures, mutant_table, muta
 from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
 from cubridge.backend.compile.headers import KERNELS_DIR
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.device import KernelText
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
 from cubridge.judge.problem import Problem
 
 SHAPE = Shape(1, 4, 2, 70, 150, 64)
-DEVICE = EmulatorDevice(schedules=(0,))
+DEVICE = PtxDevice(ONE_SCHEDULE)
 CONTRACT = KERNELS_DIR / "sm80" / "attention_forward.toml"
 
 

@@ -10,7 +10,7 @@ import torch
 
 from bench.build import Built, Task
 from bench.lists import list_rows, list_table
-from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.ir.spec import Shape
 from tests.support.variants import VARIANTS
@@ -28,7 +28,7 @@ def test_lists_are_compared_and_timed() -> None:
     captures = {"doc": (torch.arange(192) // 64).expand(1, -1).int()}
     built = Built(Task("documents_causal", "bf16", 64, SHAPE), kernels={"sm80": text}, captures=captures)
     plain = replace(built, kernels={}, task=replace(built.task, long=None))
-    rows = list(list_rows([built, plain], EmulatorDevice(makes_lists=True, schedules=(0,)), 1, clock))
+    rows = list(list_rows([built, plain], PtxDevice(makes_lists=True, schedules=ONE_SCHEDULE), 1, clock))
     assert [(r.kernel, r.data, r.same, r.share) for r in rows] == [
         ("sm80", "as timed", True, 1.0),
         ("sm80", "shuffled", True, 1.0),
@@ -36,6 +36,6 @@ def test_lists_are_compared_and_timed() -> None:
     assert (rows[0].visited, rows[0].masked) == (3 / 6, 3 / 6)
     assert rows[1].visited > rows[0].visited
     with pytest.raises(RuntimeError, match="documents_causal sm80, as timed: CuError"):
-        list(list_rows([replace(built, captures={"doc": captures["doc"].long()})], EmulatorDevice(), 1, clock))
+        list(list_rows([replace(built, captures={"doc": captures["doc"].long()})], PtxDevice(), 1, clock))
     wrong = list_table([replace(rows[0], same=False)])
     assert "NO" in wrong and "50.0%" in wrong

@@ -7,9 +7,9 @@ import torch
 
 from bench.memcheck import with_planted_fault
 from bench.smoke import base_kernel
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.device import KernelText
 from cubridge.backend.launch.runtime import Launcher
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.ir.diagnostics import CuError
 
 
@@ -18,4 +18,4 @@ def test_the_planted_fault_is_one() -> None:
     wrong = with_planted_fault(right.source)
     q = torch.randn(1, 2, 65, 64).bfloat16()
     with pytest.raises(CuError):
-        Launcher(EmulatorDevice(schedules=(0,)), KernelText(wrong, right.contract))(q, q, q)
+        Launcher(PtxDevice(ONE_SCHEDULE), KernelText(wrong, right.contract))(q, q, q)

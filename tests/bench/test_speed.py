@@ -10,8 +10,8 @@ import pytest
 from bench.build import Built, Task
 from bench.speed import Row, all_ran, speed_faults, speed_table, time_all
 from bench.variants import VARIANTS
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.gpu.timing import Timing
+from cubridge.backend.ptx.device import PtxDevice
 from cubridge.ir.spec import Shape
 
 
@@ -52,7 +52,7 @@ def test_a_variant_that_was_not_built_is_a_row_of_its_peers() -> None:
         )
         for n in names
     ]
-    rows = time_all(built, EmulatorDevice(), ("eager",), 1, fake_clock)
+    rows = time_all(built, PtxDevice(), ("eager",), 1, fake_clock)
     assert [(r.variant, r.fault) for r in rows] == [(n, None) for n in names]
     assert "documents sm80: RuntimeError: documents bf16 D=64 long sm80: CuError: no" in speed_faults(rows)
     assert all(r.timings["sm80"].fault and r.timings["sm90a"].fault for r in rows) and not all_ran(rows)
@@ -67,7 +67,7 @@ def test_a_peer_or_a_variant_that_fails_costs_no_other(monkeypatch: pytest.Monke
     monkeypatch.setattr("bench.speed.sdpa", broken)
     monkeypatch.setattr("bench.speed.VARIANTS", {**VARIANTS, "relu": wrong})
     built = [Built(Task(name, "bf16", 64, SHAPE)) for name in ("relu", "full")]
-    rows = time_all(built, EmulatorDevice(), ("eager", "sdpa"), 1, fake_clock)
+    rows = time_all(built, PtxDevice(), ("eager", "sdpa"), 1, fake_clock)
     assert rows[0].fault is not None and "sets no SIZE" in rows[0].fault and rows[0].timings == {}
     assert rows[1].timings["SDPA mask"].fault == "KeyError: 'sinks'" and rows[1].timings["eager"].fault is None
     assert speed_faults(rows)[0].startswith("relu: ValueError") and "full SDPA mask: KeyError: 'sinks'" in speed_faults(

@@ -23,6 +23,7 @@ def test_what_is_accepted_and_what_is_rejected(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     made = cubridge.adapt(EXAMPLES / "full.py", shape=SMALL)
     assert made.report.accepted
+    assert list(made.seconds)[4:] == ["check", "check: compile", "check: emulator"] and min(made.seconds.values()) > 0
     assert repr(made) == f"Adaptation(attention -> sm80, bf16: {made.report.verdict})"
     with pytest.raises(cubridge.CuError) as caught:
         made.compile()

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.compiled import compile_adapted
@@ -25,7 +25,7 @@ def operator(
 ) -> AttentionOperator:
     """`extra`: each argument from a shape. `specialise`: are calls of another kind answered."""
     given = {"extra_inputs": lambda shape, _: {n: make(shape) for n, make in extra.items()}} if extra else {}
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     adapted = adapt_unchecked(reference, "sm80", **given)
     return compile_adapted(adapted, lambda _: device, check=False, specialise=specialise)
 
@@ -302,7 +302,7 @@ def reading_everywhere() -> Adapted:
 
 
 def test_captures_of_every_source(reading_everywhere: Adapted) -> None:
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     run = compile_adapted(reading_everywhere, lambda _: device, check=False)
     bias, doc = torch.linspace(-1, 1, L), (torch.arange(L) // 7).int()
     for temperature in (torch.tensor(1.5), torch.tensor(0.5)):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.compiled import compile_adapted
 from cubridge.driver.kernels import FOLDER, choose_kernel
 from cubridge.driver.lower import lower_kernel
@@ -96,7 +96,7 @@ def test_names_that_cuir_has_no_room_for() -> None:
 
 
 def test_the_operator_takes_the_names_of_the_reference() -> None:
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     operator = compile_adapted(adapted(attention, extra_inputs), lambda _: device, check=False)
     q, k, v = random_inputs(1, 2, 2, 33, 65)
     extra = {

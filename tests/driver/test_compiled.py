@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.compiled import compile_adapted
@@ -46,7 +46,7 @@ def adapted() -> Adapted:
 
 @pytest.fixture
 def operator(adapted: Adapted) -> AttentionOperator:
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     return compile_adapted(adapted, lambda _: device, check=False)
 
 
@@ -122,7 +122,7 @@ def test_a_kernel_is_judged_once_before_its_first_result(adapted: Adapted, tmp_p
 
     slopes = torch.linspace(0.1, 0.4, 4)
     for _ in range(2):
-        device = EmulatorDevice(schedules=(0,))
+        device = PtxDevice(ONE_SCHEDULE)
         operator = compile_adapted(adapted, lambda _, device=device: device, cases=few, cache_dir=tmp_path)
         close(operator(*qkv(), slopes, 20.0), qkv(), slopes, 20.0)
     assert cases == [64] and len(list(tmp_path.glob("*.checked"))) == 1
@@ -140,7 +140,7 @@ def test_an_element_type_in_which_the_reference_is_another_is_refused(tmp_path: 
     def one(spec, shape):
         return [Case("random", Shape(1, 2, 1, 33, 65, 64))]
 
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     run = compile_adapted(adapt_unchecked(filled), lambda _: device, cases=one, cache_dir=tmp_path)
     run(*qkv())
     with pytest.raises(CuError, match="in fp16 the reference computes something else") as caught:
@@ -154,7 +154,7 @@ def test_a_wrong_kernel_gives_no_result(adapted: Adapted, tmp_path: Path) -> Non
 
     text = adapted.text.source.text.replace("store_tile(o_gmem", "zero(o); store_tile(o_gmem")
     wrong = replace(adapted, text=replace(adapted.text, source=SourceFile.from_text("kernel.cu", text)))
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     operator = compile_adapted(wrong, lambda _: device, cases=one, cache_dir=tmp_path)
     for _ in range(2):
         with pytest.raises(CuError, match="the compiled kernel is wrong") as caught:
@@ -173,7 +173,7 @@ def test_integers_with_which_the_kernel_would_leave_32_bits_are_refused() -> Non
         return {"n": torch.arange(shape.Lk) % 9, "shift": 4}
 
     adapted = adapt_unchecked(squares, "sm80", SHAPE, extra_inputs=extra)
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     run = compile_adapted(adapted, lambda _: device, check=False)
     q, k, v = qkv()
     got = run(q, k, v, torch.full((130,), -3), 4)

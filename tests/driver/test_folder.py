@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import cubridge
-from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adaptation import Adaptation
 from cubridge.driver.compiled import compile_adapted
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    emulator = EmulatorDevice(schedules=(0,))
+    emulator = PtxDevice(ONE_SCHEDULE)
     monkeypatch.setattr(
         "cubridge.driver.load.compile_for", lambda adapted, _: compile_adapted(adapted, lambda _: emulator, check=False)
     )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import cubridge
-from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.compiled import compile_adapted
 from cubridge.driver.request import Request, as_dtype, as_kernel, as_pipeline, as_shape
@@ -85,7 +85,7 @@ def test_a_folder_that_is_not_there() -> None:
 
 @pytest.fixture(scope="module")
 def run():
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     adapted = adapt_unchecked(attention, extra_inputs=lambda s, _: {"bias": nn.Parameter(torch.zeros(s.Lk))})
     return compile_adapted(adapted, lambda _: device, check=False)
 

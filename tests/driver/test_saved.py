@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
@@ -23,7 +23,7 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def compile_for(adapted, device):
         assert device == "emulator"
-        emulator = EmulatorDevice(schedules=(0,))
+        emulator = PtxDevice(ONE_SCHEDULE)
         return compile_adapted(adapted, lambda _: emulator, check=False, device=device)
 
     monkeypatch.setattr("cubridge.driver.compiled.compile_for", compile_for)

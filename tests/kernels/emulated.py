@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from tempfile import gettempdir
 
 import torch
 from torch import Tensor
 
 from cubridge.backend.compile.headers import KERNELS_DIR
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.device import KernelText
 from cubridge.backend.launch.runtime import Launcher
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
+from cubridge.backend.ptx.machine import Schedule
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 
 ARCHS = ("sm80", "sm90a")
-CACHE = Path(gettempdir()) / "cubridge-test-emulator"  # by content, so it may outlive the run
 
 
 @cache
@@ -46,8 +44,8 @@ def region_edit(arch: str, name: str, body: str) -> tuple[str, str]:
     return text[start : text.index("// @endregion", start)], opening + body
 
 
-def launcher(text: KernelText, schedules: tuple[int, ...] = (0,), timeout_s: float = 20.0) -> Launcher:
-    return Launcher(EmulatorDevice(CACHE, schedules, timeout_s=timeout_s), text, say=lambda _: None)
+def launcher(text: KernelText, schedules: tuple[Schedule, ...] = ONE_SCHEDULE, timeout_s: float = 20.0) -> Launcher:
+    return Launcher(PtxDevice(schedules, timeout_s=timeout_s), text, say=lambda _: None)
 
 
 def random_inputs(

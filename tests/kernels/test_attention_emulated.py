@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cubridge.backend.ptx.device import SCHEDULES
 from tests.kernels.emulated import ARCHS, faults, kernel_text, launcher, random_inputs, region_edit, steep_inputs
 
 Shape = tuple[int, int, int, int, int, int]  # B, Hq, Hk, Lq, Lk, D
@@ -30,7 +31,8 @@ def test_element_types_and_head_dims(arch: str, dtype: torch.dtype, d: int) -> N
 def test_grouped_heads_rising_maxima_and_both_schedulers(arch: str, equal_work: bool) -> None:
     inputs = steep_inputs((1, 6, 2, 150, 300, 64))
     assert (
-        faults(*launcher(kernel_text(arch, equal_work=equal_work), schedules=(0, 1))(*inputs, lse=True), *inputs) == []
+        faults(*launcher(kernel_text(arch, equal_work=equal_work), schedules=SCHEDULES)(*inputs, lse=True), *inputs)
+        == []
     )
 
 
@@ -53,7 +55,7 @@ def test_gaps_between_rows_are_never_read(arch: str) -> None:
     """The emulator fills what lies between the elements of an input with NaN."""
     shape = (2, 2, 2, 70, 140, 64)
     inputs = [torch.cat((x, torch.full_like(x, torch.nan)), -1)[..., :64] for x in random_inputs(shape)]
-    assert faults(*launcher(kernel_text(arch), schedules=(0, 1))(*inputs, lse=True), *inputs) == []
+    assert faults(*launcher(kernel_text(arch), schedules=SCHEDULES)(*inputs, lse=True), *inputs) == []
 
 
 CAUSAL_RANGE = """\

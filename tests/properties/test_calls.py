@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, note, settings
 from torch import Tensor
 
-from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
@@ -27,7 +27,7 @@ REFUSALS = {"CU490", "CU821", "CU823", "CU824"}
 
 @cache
 def operator(name: str) -> Operator:
-    read, device = READS[name], EmulatorDevice(schedules=(0,))
+    read, device = READS[name], PtxDevice(ONE_SCHEDULE)
     adapted = adapt_unchecked(read.reference, "sm80", extra_inputs=lambda shape, _: read.extra(shape))
     return compile_adapted(adapted, lambda _: device, check=False)
 

@@ -10,8 +10,8 @@ from functools import cache, partial
 import pytest
 import torch
 
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.runtime import Launcher
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.compiled import compile_adapted
 from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError
@@ -41,9 +41,7 @@ CHANGES = {
 
 
 def _operator(**constants):
-    return compile_adapted(
-        adapted(partial(_windowed, **constants)), lambda _: EmulatorDevice(schedules=(0,)), check=False
-    )
+    return compile_adapted(adapted(partial(_windowed, **constants)), lambda _: PtxDevice(ONE_SCHEDULE), check=False)
 
 
 @cache
@@ -67,7 +65,7 @@ def test_34_the_same_reference_is_the_same_kernel() -> None:
 
 
 def test_34_one_kernel_with_other_strides() -> None:
-    launcher = Launcher(EmulatorDevice(schedules=(0,)), adapted(_softmax).text, say=lambda _: None)
+    launcher = Launcher(PtxDevice(ONE_SCHEDULE), adapted(_softmax).text, say=lambda _: None)
     q, k, v = random_inputs(1, 2, 1, 70, 90)
     wide = torch.cat([k, v], -1)
     views = wide[..., :64], wide[..., 64:]
@@ -156,7 +154,7 @@ def test_35_outputs_start_as_nan_and_inputs_are_copies() -> None:
     """A kernel that writes nothing gives NaN, whatever was in memory before; one that writes its input is found out."""
     made = adapted(_softmax)
     checker = Checker(made.reference.attention, "bf16", {})
-    right = LaunchRunner(Launcher(EmulatorDevice(schedules=(0,)), made.text), "emulator")
+    right = LaunchRunner(Launcher(PtxDevice(ONE_SCHEDULE), made.text), "emulator")
     assert all(r.accepted for r in checker.run(right, CASES))
     problem = checker.problem(CASES[0])
     held = [x.clone() for x in (problem.q, problem.k, problem.v)]
@@ -165,7 +163,7 @@ def test_35_outputs_start_as_nan_and_inputs_are_copies() -> None:
     silent = replace(
         made.text, source=SourceFile.from_text("kernel.cu", text.replace("store_tile(o_gmem, tile.q_start, o);", ""))
     )
-    out, _ = LaunchRunner(Launcher(EmulatorDevice(schedules=(0,)), silent), "emulator").run(problem, lse=True)
+    out, _ = LaunchRunner(Launcher(PtxDevice(ONE_SCHEDULE), silent), "emulator").run(problem, lse=True)
     assert out.isnan().all()
     assert all(torch.equal(x, y) for x, y in zip(held, (problem.q, problem.k, problem.v), strict=True))
 
@@ -177,7 +175,7 @@ class Unsteady:
     launcher: Launcher
     into_input: bool
     launches: int = 0
-    device: EmulatorDevice = field(default_factory=EmulatorDevice)
+    device: PtxDevice = field(default_factory=PtxDevice)
 
     def run_into(self, inputs, captures, outputs) -> None:
         self.launcher.run_into(inputs, captures, outputs)
@@ -192,6 +190,6 @@ class Unsteady:
 def test_35_runs_that_differ_and_inputs_that_change_are_errors(into_input: bool, says: str) -> None:
     made = adapted(_softmax)
     checker = Checker(made.reference.attention, "bf16", {})
-    launcher = Unsteady(Launcher(EmulatorDevice(schedules=(0,)), made.text), into_input)
+    launcher = Unsteady(Launcher(PtxDevice(ONE_SCHEDULE), made.text), into_input)
     (result,) = checker.run(LaunchRunner(launcher, "gpu", runs=2), CASES)  # pyright: ignore[reportArgumentType]
     assert not result.accepted and says in result.detail

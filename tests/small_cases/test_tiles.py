@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.runtime import Launcher
+from cubridge.backend.ptx.device import PtxDevice
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Expr, Name
@@ -79,7 +79,7 @@ def test_22_tiles_that_see_nothing_run_no_iteration(kernel: str) -> None:
 @BOTH
 @pytest.mark.parametrize(("b", "lq", "lk"), [(0, 5, 7), (2, 0, 7), (2, 5, 0)])
 def test_23_empty_problems(kernel: str, b: int, lq: int, lk: int) -> None:
-    launcher = Launcher(EmulatorDevice(), adapted(bottom_right, kernel=kernel).text)
+    launcher = Launcher(PtxDevice(), adapted(bottom_right, kernel=kernel).text)
     out, lse = launcher(*random_inputs(b, 4, 2, lq, lk), lse=True)
     assert out.shape == (b, 4, lq, 64) and not out.any()
     assert lse.shape == (b, 4, lq) and (lse == -torch.inf).all()
@@ -106,7 +106,7 @@ def _one_buffer(q, k, v):
 def test_24_layouts(kernel: str, layout) -> None:
     inputs = layout(*random_inputs(1, 4, 2, 65, 65))
     assert not all(x.is_contiguous() for x in inputs)
-    launcher = Launcher(EmulatorDevice(), adapted(bottom_right, kernel=kernel).text, say=lambda _: None)
+    launcher = Launcher(PtxDevice(), adapted(bottom_right, kernel=kernel).text, say=lambda _: None)
     assert torch.equal(launcher(*inputs), launcher(*(x.contiguous() for x in inputs)))
 
 
@@ -155,14 +155,14 @@ def _with_fixed_mask(q, k, v):
 
 def test_26_a_mask_of_another_length() -> None:
     q, k, v = random_inputs(1, 2, 1, 33, 40)
-    operator = compile_adapted(adapted(_with_mask, _mask_of_the_call), lambda _: EmulatorDevice(), check=False)
+    operator = compile_adapted(adapted(_with_mask, _mask_of_the_call), lambda _: PtxDevice(), check=False)
     assert operator(q, k, v, torch.ones(33, 40, dtype=torch.bool)).shape == q.shape
     with pytest.raises(CuError, match=r"shape \[33, 50\].*40"):
         operator(q, k, v, torch.ones(33, 50, dtype=torch.bool))
 
 
 def test_26_a_mask_of_one_length_bounds_the_lengths() -> None:
-    operator = compile_adapted(adapted(_with_fixed_mask), lambda _: EmulatorDevice(), check=False)
+    operator = compile_adapted(adapted(_with_fixed_mask), lambda _: PtxDevice(), check=False)
     assert operator(*random_inputs(1, 2, 1, 33, 400)).shape == (1, 2, 33, 64)
     with pytest.raises(CuError, match="Lk <= 400; the call has Lk = 401"):
         operator(*random_inputs(1, 2, 1, 33, 401))

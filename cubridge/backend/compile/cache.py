@@ -65,6 +65,24 @@ def write_entry(folder: Path, key: str, entry: CacheEntry) -> None:
         return
 
 
+def read_ptx(folder: Path, key: str) -> bytes | None:
+    """None if there is none, or if it is not what was written."""
+    try:
+        digest, ptx = (folder / f"{key}.ptx").read_bytes().split(b"\n", 1)
+    except (OSError, ValueError):
+        return None
+    return ptx if digest.decode("latin-1") == sha256(ptx).hexdigest() else None
+
+
+def write_ptx(folder: Path, key: str, ptx: bytes) -> None:
+    """As `write_entry`; its digest is the first line."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(folder / f"{key}.ptx", sha256(ptx).hexdigest().encode() + b"\n" + ptx)
+    except OSError:
+        return
+
+
 def _write_whole(path: Path, data: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(data)

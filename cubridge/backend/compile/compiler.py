@@ -1,12 +1,21 @@
-"""Kernel text to machine code, by content: the same texts, options and compiler are compiled once."""
+"""Kernel text to PTX and machine code, by content: the same texts, options and compiler are compiled once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
-from cubridge.backend.compile.cache import CacheEntry, content_key, default_cache_dir, read_entry, write_entry
+from cubridge.backend.compile.cache import (
+    CacheEntry,
+    content_key,
+    default_cache_dir,
+    read_entry,
+    read_ptx,
+    write_entry,
+    write_ptx,
+)
 from cubridge.backend.compile.headers import KERNELS_DIR, include_closure, uses_system_headers
 from cubridge.backend.compile.log import SERIALISED, Resources, messages_of, ptx_places, resources_of, serialised_wgmma
 from cubridge.backend.compile.nvrtc import NvrtcOutput, nvrtc_version, run_nvrtc, system_include_dir
@@ -17,13 +26,15 @@ from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.source import SourceFile
 from cubridge.ir.types import DType
 
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 _NAME = "kernel.cu"
 """What the compiler calls the text, wherever it lies: logs and cubins depend on content alone."""
 FEW_SPILLS = 32
 """Bytes stored and loaded a thread, together. A register or two outside the inner loop costs less than a smaller tile."""
-_OPTIONS = ("--std=c++17", "--no-source-include", "--ptxas-options=-v", "--no-cache")
+_OPTIONS = ("--std=c++17", "--no-source-include", "--ptxas-options=-v", "--no-cache", "-lineinfo")
 """Where a driver is, NVRTC has a cache of its own, and what comes from there comes without the assembler's log."""
+_TURNS: dict[str, Lock] = {}
+"""By key: who comes while another thread compiles the same waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +67,15 @@ def compile_kernel(
     Errors: CU801 arch, CU802 a kernel of another one, CU803 shared memory, CU804 to CU808, CU810 what the compiler says."""
     target = _target(contract, arch)
     shared_bytes = shared_memory(contract, instantiation, target)
-    headers = include_closure(source, include_dirs)
-    options = _options(target, instantiation, (source, *headers.values()))
-    texts = [(name, header.digest) for name, header in headers.items()]
-    key = content_key(_CACHE_VERSION, nvrtc_version(), source.digest, texts, options, contract.entry)
+    work = _Work.of(source, contract, instantiation, target, include_dirs)
     folder = default_cache_dir() if cache_dir is None else cache_dir
-    entry = read_entry(folder, key)
-    from_cache = entry is not None
-    if entry is None:
-        entry = _compile(source, headers, options)
-        write_entry(folder, key, entry)
-    files = {_NAME: source, **headers}
+    with work.turn:
+        entry = read_entry(folder, work.key)
+        from_cache = entry is not None
+        if entry is None:
+            entry = _compile(work, folder)
     resources = _resources(entry, contract, source)
-    warnings = tuple(m for m in messages_of(entry.log, files, {}) if m.severity == "warning")
+    warnings = tuple(m for m in messages_of(entry.log, work.files, {}) if m.severity == "warning")
     return Compiled(
         source=source,
         entry=contract.entry,
@@ -79,9 +86,41 @@ def compile_kernel(
         shared_bytes=shared_bytes,
         warnings=warnings,
         log=entry.log,
-        key=key,
+        key=work.key,
         from_cache=from_cache,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Ptx:
+    """One instantiation as PTX, with the CUDA line of each instruction. `files`: the texts by the names in it, the kernel's own
+    first. `key`: hash of all that it was made from; what has the same is equal."""
+
+    text: bytes = field(repr=False, compare=False)
+    files: Mapping[str, SourceFile] = field(repr=False, compare=False)
+    key: str
+
+
+def compile_ptx(
+    source: SourceFile,
+    contract: LaunchContract,
+    instantiation: Instantiation,
+    *,
+    include_dirs: Iterable[Path] = (KERNELS_DIR,),
+    cache_dir: Path | None = None,
+) -> Ptx:
+    """The PTX that `compile_kernel` makes machine code of, on its way or alone. Errors: CU801, CU804 to CU806."""
+    work = _Work.of(source, contract, instantiation, find_target(contract.arch), include_dirs)
+    folder = default_cache_dir() if cache_dir is None else cache_dir
+    with work.turn:
+        ptx = read_ptx(folder, work.key)
+        if ptx is None:
+            output = run_nvrtc(_NAME, source, work.headers, work.ptx_options)
+            ptx = _ptx_of(output)
+            if output.cubin is None or not ptx:
+                raise CuError(*_errors(output, work))
+            write_ptx(folder, work.key, ptx)
+    return Ptx(ptx, work.files, work.key)
 
 
 def compile_best(
@@ -151,35 +190,77 @@ def _target(contract: LaunchContract, arch: str | None) -> Target:
     return target
 
 
-def _options(target: Target, instantiation: Instantiation, texts: Sequence[SourceFile]) -> tuple[str, ...]:
-    options = (f"--gpu-architecture={target.name}", *_OPTIONS, *instantiation.definitions)
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the compiler is given."""
+
+    source: SourceFile
+    headers: Mapping[str, SourceFile]
+    target: Target
+    options: tuple[str, ...]
+    key: str
+
+    @staticmethod
+    def of(
+        source: SourceFile,
+        contract: LaunchContract,
+        instantiation: Instantiation,
+        target: Target,
+        include_dirs: Iterable[Path],
+    ) -> _Work:
+        headers = include_closure(source, include_dirs)
+        options = _options(instantiation, (source, *headers.values()))
+        texts = [(name, header.digest) for name, header in headers.items()]
+        key = content_key(_CACHE_VERSION, nvrtc_version(), source.digest, texts, target.name, options, contract.entry)
+        return _Work(source, headers, target, options, key)
+
+    @property
+    def turn(self) -> Lock:
+        return _TURNS.setdefault(self.key, Lock())
+
+    @property
+    def files(self) -> dict[str, SourceFile]:
+        """By the names that the compiler's messages have; the text itself first."""
+        return {_NAME: self.source, **self.headers}
+
+    @property
+    def cubin_options(self) -> tuple[str, ...]:
+        return (f"--gpu-architecture={self.target.name}", *self.options)
+
+    @property
+    def ptx_options(self) -> tuple[str, ...]:
+        return (f"--gpu-architecture={self.target.name.replace('sm_', 'compute_')}", *self.options)
+
+
+def _options(instantiation: Instantiation, texts: Sequence[SourceFile]) -> tuple[str, ...]:
+    options = (*_OPTIONS, *instantiation.definitions)
     if uses_system_headers(texts) and (system := system_include_dir()):
         return (*options, f"--include-path={system}")
     return options
 
 
-def _compile(source: SourceFile, headers: dict[str, SourceFile], options: Sequence[str]) -> CacheEntry:
-    output = run_nvrtc(_NAME, source, headers, options)
+def _compile(work: _Work, folder: Path) -> CacheEntry:
+    """PTX and machine code, kept; PTX of a text that the assembler serialises too."""
+    output = run_nvrtc(_NAME, work.source, work.headers, work.cubin_options)
     if output.cubin is None:
-        raise CuError(*_errors(output, source, headers, options))
+        raise CuError(*_errors(output, work))
+    write_ptx(folder, work.key, _ptx_of(output))
     if serialised := serialised_wgmma(output.log):
         raise CuError(*serialised)
-    return CacheEntry(output.cubin, output.log, resources_of(output.log))
+    entry = CacheEntry(output.cubin, output.log, resources_of(output.log))
+    write_entry(folder, work.key, entry)
+    return entry
 
 
-def _errors(
-    output: NvrtcOutput,
-    source: SourceFile,
-    headers: dict[str, SourceFile],
-    options: Sequence[str],
-) -> tuple[Diagnostic, ...]:
-    """The messages of a failed compile; a second one, with line numbers, gives assembler errors their CUDA lines."""
-    if "ptxas application ptx input, line" in output.log:
-        output = run_nvrtc(_NAME, source, headers, (*options, "-lineinfo"))
-    files = {_NAME: source, **headers}
-    messages = messages_of(output.log, files, ptx_places(output.ptx, files))
+def _ptx_of(output: NvrtcOutput) -> bytes:
+    return output.ptx.rstrip("\0").encode()
+
+
+def _errors(output: NvrtcOutput, work: _Work) -> tuple[Diagnostic, ...]:
+    """The messages of a failed compile, those of the assembler at their CUDA lines."""
+    messages = messages_of(output.log, work.files, ptx_places(output.ptx, work.files))
     errors = tuple(m for m in messages if m.severity == "error")
-    return errors or (Diagnostic("CU806", f"{source.name} does not compile: {output.log.strip()}"),)
+    return errors or (Diagnostic("CU806", f"{work.source.name} does not compile: {output.log.strip()[:500]}"),)
 
 
 def _resources(entry: CacheEntry, contract: LaunchContract, source: SourceFile) -> Resources:

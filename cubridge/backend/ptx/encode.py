@@ -28,7 +28,7 @@ from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.source import SourceFile, Span
 
 _HINTS: Final = re.compile(
-    r"(?<=^bra)\.uni$|(?<=^ret)\.uni$|\.(?:L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)"
+    r"(?<=^bra)\.uni$|(?<=^ret)\.uni$|(?<=^ld\.global)\.c[ags](?=\.)|\.(?:L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)"
 )
 """Modifiers that change neither a value nor an order."""
 _PARAMETER: Final = re.compile(r"(?<=^ld|^st)\.param(?:::func)?(?=\.)")
@@ -182,8 +182,8 @@ class _Encoder:
             if not token.takes(part.bytes) or (part.negated and part.bytes):
                 raise _MismatchError("has an operand of another width than its row takes")
             return Slot(part.index, 0, part.bytes, part.negated)
-        if token.kind == "p" and isinstance(part, Value) and part.bits in (0, 1, -1):
-            return Slot(self.program.predicates + abs(part.bits), 0, 0)
+        if token.kind == "p" and isinstance(part, Value) and part.float_bytes is None:
+            return Slot(self.program.predicates + (part.bits != 0), 0, 0)
         if token.kind == "p":
             raise _MismatchError("takes a predicate")
         return self._scalar(token.bytes or 8, part)

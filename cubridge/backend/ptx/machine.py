@@ -47,6 +47,7 @@ class TensorFlags(IntEnum):
     INPUT = 0
     OUTPUT = 1
     STARTS_AND_ENDS_ZERO = 2
+    STARTS_DEFINED = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,11 @@ DEVICE int list_blocks() { return gridDim.x; }
 DEVICE bool list_any(bool x) { return __any_sync(0xffffffffu, x); }
 DEVICE void list_sync() { __syncthreads(); }
 DEVICE int list_load(const short* p) { return __ldcg(p); }  // what other blocks wrote
-DEVICE int list_arrive(int* p) {
+DEVICE int list_arrive(int* p) {  // the last to arrive reads what the others wrote
     __threadfence();
-    return atomicAdd(p, 1);
+    const int before = atomicAdd(p, 1);
+    __threadfence();
+    return before;
 }
 #endif
 

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from cubridge.backend.compile.compiler import FEW_SPILLS, compile_best, listed_instantiations
 from cubridge.backend.compile.headers import KERNELS_DIR
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.device import KernelText
 from cubridge.backend.launch.runtime import Launcher
 from cubridge.backend.launch.tile_plan import HEADER, ListPlan, list_text
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.ir.contract import HostValue, ParamField, TileListAddress
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.types import DType
 from tests.support.variants import VARIANTS
@@ -77,8 +78,8 @@ def test_the_kernel_makes_the_lists_that_torch_makes(
     kernel: str, shared: bool, made: list[tuple[Tensor, Tensor]]
 ) -> None:
     of = sharing(text(kernel)) if shared else text(kernel)
-    launcher = Launcher(EmulatorDevice(makes_lists=True, blocks=5), of)
-    by_torch = Launcher(EmulatorDevice(), of)
+    launcher = Launcher(PtxDevice(makes_lists=True, blocks=5), of)
+    by_torch = Launcher(PtxDevice(ONE_SCHEDULE), of)
     for length in LENGTHS:
         for doc in _documents(length):
             out = _launch(launcher, length, doc)
@@ -88,18 +89,34 @@ def test_the_kernel_makes_the_lists_that_torch_makes(
             made.clear()
 
 
-def test_a_wrong_maker_of_lists_is_found(made: list[tuple[Tensor, Tensor]], tmp_path: Path) -> None:
-    """One that takes tiles seen in part for seen whole, and one whose blocks do not wait for each other."""
+ARRIVE = "    __threadfence();\n    const int before = atomicAdd(p, 1);\n    __threadfence();\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "race"),
+    [
+        ("== 0 ? WHOLE : PART", "== 2 ? WHOLE : PART", False),
+        ("== blocks - 1;", "== 0;", True),
+        (ARRIVE, ARRIVE.replace("    __threadfence();\n", "", 1), True),
+        (ARRIVE, ARRIVE.removesuffix("    __threadfence();\n"), True),
+    ],
+    ids=["part taken for whole", "blocks do not wait", "not released", "not acquired"],
+)
+def test_a_wrong_maker_of_lists_is_found(
+    old: str, new: str, race: bool, made: list[tuple[Tensor, Tensor]], tmp_path: Path
+) -> None:
     header = (KERNELS_DIR / HEADER).read_text()
-    for n, (old, new) in enumerate((("== 0 ? WHOLE : PART", "== 2 ? WHOLE : PART"), ("== blocks - 1;", "== 0;"))):
-        assert old in header
-        folder = tmp_path / str(n) / "common"
-        folder.mkdir(parents=True)
-        (folder / "list_tiles.cuh").write_text(header.replace(old, new))
-        of = replace(text("sm80"), include_dirs=(folder.parent, *text("sm80").include_dirs))
-        _launch(Launcher(EmulatorDevice(makes_lists=True, blocks=9), of), 300, _documents(300)[2])
-        found, expected = made.pop()
-        assert not torch.equal(found, expected)
+    assert old in header
+    (tmp_path / "common").mkdir()
+    (tmp_path / HEADER).write_text(header.replace(old, new))
+    of = replace(text("sm80"), include_dirs=(tmp_path, *text("sm80").include_dirs))
+    try:
+        _launch(Launcher(PtxDevice(ONE_SCHEDULE, makes_lists=True, blocks=9), of), 300, _documents(300)[2])
+    except CuError as error:
+        assert race and error.diagnostics[0].code == "CU833"
+        return
+    found, expected = made.pop()
+    assert not race and not torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cubridge.backend.emulate.device import EmulatorDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.suites.bench import bench, bench_folder
 from cubridge.ir.diagnostics import CuError
@@ -37,7 +37,7 @@ def clock(work: Callable[[], object], count: int) -> float:
 
 def test_a_table_of_what_was_timed() -> None:
     kernel = choose_kernel("sm80").text
-    measured = bench(attention(), kernel, "bf16", SHAPE, ("eager",), EmulatorDevice(schedules=(0,)), clock, rounds=2)
+    measured = bench(attention(), kernel, "bf16", SHAPE, ("eager",), PtxDevice(ONE_SCHEDULE), clock, rounds=2)
     assert set(measured.timings) == {"cubridge", "eager"}
     assert measured.flops == 4 * 2 * 65 * 130 * 64
     head, *lines = measured.to_text().splitlines()
@@ -46,7 +46,7 @@ def test_a_table_of_what_was_timed() -> None:
 
 def test_an_unknown_peer_is_refused() -> None:
     with pytest.raises(CuError, match="`xformers` is no peer"):
-        bench(attention(), choose_kernel("sm80").text, "bf16", SHAPE, ("xformers",), EmulatorDevice(), clock)
+        bench(attention(), choose_kernel("sm80").text, "bf16", SHAPE, ("xformers",), PtxDevice(), clock)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")

@@ -63,7 +63,7 @@ def _places(table: FaultTable) -> list[str | None]:
 @pytest.mark.parametrize(
     "name,code,says",
     [
-        ("delete: block_sync()", "CU833", "race"),
+        ("delete: block_sync()", "CU833", "without a wait that orders it after the write"),
         ("index - 1: s = where(j - 1 < Lk, s, -inf)", "CU844", "out is another value"),
     ],
 )

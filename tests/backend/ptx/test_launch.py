@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cubridge.backend.emulate.launch import PlacedTensor
+from cubridge.backend.ptx.device import SCHEDULES
 from cubridge.ir.diagnostics import CuError
 from tests.kernels.emulated import faults, kernel_text, launcher, random_inputs, region_edit
 
@@ -56,7 +57,7 @@ def test_padding_of_a_captured_tensor_never_counts(chosen: str, right: bool) -> 
 def test_one_tensor_as_query_key_and_value() -> None:
     x, _, _ = random_inputs((1, 2, 2, 70, 70, 64))
     for arch in ("sm80", "sm90a"):
-        out, lse = launcher(kernel_text(arch), schedules=(0, 1))(x, x, x, lse=True)
+        out, lse = launcher(kernel_text(arch), schedules=SCHEDULES)(x, x, x, lse=True)
         assert faults(out, lse, x, x, x) == []
 
 
@@ -72,5 +73,5 @@ def test_shorter_view_at_the_same_address() -> None:
 def test_first_schedule_with_a_fault_is_told() -> None:
     text = kernel_text("sm80", ("cp_async_wait<1>();  // v[slot] is here", "cp_async_wait<2>();"))
     with pytest.raises(CuError) as caught:
-        launcher(text, schedules=(0, 1, 2))(*random_inputs((1, 1, 1, 70, 200, 64)))
+        launcher(text, schedules=SCHEDULES)(*random_inputs((1, 1, 1, 70, 200, 64)))
     assert caught.value.diagnostics[0].code == "CU833"

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from cubridge.backend.compile.headers import KERNELS_DIR
-from cubridge.backend.emulate.device import EmulatorDevice
 from cubridge.backend.launch.device import KernelText
 from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
 from cubridge.backend.launch.runtime import Launcher
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source import SourceFile
 
@@ -31,7 +31,7 @@ def text(request: pytest.FixtureRequest) -> KernelText:
 
 @pytest.fixture
 def launcher(text: KernelText) -> Launcher:
-    return Launcher(EmulatorDevice(schedules=(0,)), text, say=lambda _: None)
+    return Launcher(PtxDevice(ONE_SCHEDULE), text, say=lambda _: None)
 
 
 def expected(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,7 +80,7 @@ def test_any_layout_gives_what_contiguous_copies_give(
 
 
 def test_the_operator_runs_wherever_a_device_does(text: KernelText) -> None:
-    device = EmulatorDevice(schedules=(0,))
+    device = PtxDevice(ONE_SCHEDULE)
     operator = AttentionOperator(OperatorPlan(text, gives_lse=True), lambda _: device)
     q, k, v = random(B, HQ, LQ, D), random(B, HK, LK, D), random(B, HK, LK, D)
     out, lse = operator(q, k, v)
