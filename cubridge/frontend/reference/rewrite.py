@@ -202,6 +202,14 @@ def _scaled_product(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any 
     return product + (input if _is_number(beta, 1) else input * beta)
 
 
+def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """Euclidean distances by the product, as torch computes those of many points."""
+    if p != 2 or compute_mode == "donot_use_mm_for_euclid_dist":
+        raise UseOriginal
+    lengths = (x1 * x1).sum(-1)[..., :, None] + (x2 * x2).sum(-1)[..., None, :]
+    return (lengths - 2 * _matmul(x1, x2.mT)).clamp_min(0.0).sqrt()
+
+
 def _is_number(x: Any, n: int) -> bool:
     return isinstance(x, (int, float)) and x == n
 
@@ -225,6 +233,7 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.Tensor.matmul: _matmul,
     torch.Tensor.__matmul__: _matmul,
     torch.take_along_dim: _take_along,
+    torch.cdist: _cdist,
     torch.baddbmm: _scaled_product,
     torch.Tensor.baddbmm: _scaled_product,
     torch.Tensor.take_along_dim: _take_along,

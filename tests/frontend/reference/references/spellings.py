@@ -89,6 +89,12 @@ def sentinel(q, k, v, pad):
     return attend(plain_scores(q, k).masked_fill(column > rows(q), -torch.inf), q, v)
 
 
+@accepts(score="-sqrt(maximum(k_factor[b, h // (Hq // Hk), j] - s * 2 + q_factor[b, h, i], 0))",
+         captures=("k_factor[B, Hk, Lk] computed f32", "q_factor[B, Hq, Lq] computed f32"))  # fmt: skip
+def distance_of_torch(q, k, v):
+    return attend(-torch.cdist(q, repeated(k, q)), q, v)
+
+
 @accepts(score="D ** -0.5 * (s * 2 - k_factor[b, h // (Hq // Hk), j] - q_factor[b, h, i])",
          captures=("k_factor[B, Hk, Lk] computed f32", "q_factor[B, Hq, Lq] computed f32"))  # fmt: skip
 def distance(q, k, v):
