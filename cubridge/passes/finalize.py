@@ -73,7 +73,8 @@ class _Finalize:
         terms = self.algebra.terms(argument)
         shift = Term(MINUS_ONE, (SHIFT,))
         rest = tuple(t for t in terms if t != shift)
-        if len(rest) != len(terms) - 1 or any("m" in free_names(x) for t in rest for x in t.over):
+        of_rows = {"m", *(r.name for r in self.normalizer.rows)}
+        if len(rest) != len(terms) - 1 or any(free_names(x) & of_rows for t in rest for x in t.over):
             raise refusal("CU514", "an exponential of m is relative to it: `exp(c - m)`", argument.span)
         return self.params.lower(rebuilt(scaled(rest, LOG2E)))
 

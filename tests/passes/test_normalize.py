@@ -180,6 +180,7 @@ def test_an_extremum_stands_beside_the_maximum() -> None:
         (SOFTMAX.replace('weight="exp(x - m)"', 'weight="x - m"'), "CU514"),
         (SOFTMAX.replace("sum of exp(x - m)", "sum of exp(x - m) + 1"), "CU514"),
         (SOFTMAX.replace("acc / l", "acc / exp(2 * m)"), "CU514"),
+        ('weight="exp(x - m)",finalize="acc / exp(r - m)",rows="r = max of x"', "CU514"),
         (SOFTMAX.replace("acc / l", "acc / r"), "CU505"),
         ('weight="s",finalize="acc"', "CU505"),
         ('weight="x // 2",finalize="acc"', "CU507"),

@@ -36,6 +36,7 @@ def without_row_shifts(out: Term, lse: Term | None) -> tuple[Term, Term | None]:
         if free_of_it:
             zero = {candidate: const(0.0)}
             out, lse = replace(out, zero), None if lse is None else replace(lse, zero)
+            refused.clear()  # what is left of a nest of shifts may now be shown
         else:
             refused.add(candidate)
 

@@ -5,6 +5,7 @@ This is the proof that softmax may be computed with any row shift. Source: softm
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from cubridge.frontend.reference.algebra.numbers import split_product
@@ -82,7 +83,7 @@ class Scaling:
             case Apply(op="max" | "min"):
                 return self._common([self.addend(a) for a in term.args])
             case Apply(op="where") if self.invariant(term.args[0]):
-                return self._common([self.addend(a) for a in term.args[1:]])
+                return self._common([self.addend(a) for a in term.args[1:] if not _is_infinite(a)])
             case Reduce(kind="max" | "min"):
                 return self.addend(term.body)
             case _:
@@ -94,6 +95,11 @@ class Scaling:
     @staticmethod
     def _common(parts: list[Fraction | None]) -> Fraction | None:
         return parts[0] if parts and all(p is not None and p == parts[0] for p in parts) else None
+
+
+def _is_infinite(term: Term) -> bool:
+    """It stays what it is, whatever is added."""
+    return isinstance(term, Const) and math.isinf(term.value)
 
 
 def _is_zero(term: Term) -> bool:

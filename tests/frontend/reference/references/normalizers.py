@@ -149,6 +149,15 @@ def sink_as_last_column(q, k, v, sinks):
     return torch.softmax(torch.cat([s, column], dim=-1), dim=-1)[..., :-1].to(v.dtype) @ repeated(v, q)
 
 
+@accepts(mask=CAUSAL, normalizer=sink("sinks[h] - m"), **SINKS)
+def sink_less_the_maximum_twice(q, k, v, sinks):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    s = plain_scores(q, k).masked_fill(j > i, float("-inf"))
+    s = torch.cat([s, sinks.view(1, -1, 1, 1).expand(s.shape[0], -1, s.shape[2], 1)], -1)
+    s = s - s.max(-1, keepdim=True).values
+    return s.softmax(-1)[..., :-1].to(v.dtype) @ repeated(v, q)
+
+
 @accepts(normalizer=sink("sinks[h] - m"), **SINKS)
 def sink_by_logaddexp(q, k, v, sinks):
     s = plain_scores(q.float(), k.float())
