@@ -81,7 +81,7 @@ class Instructions:
         found: list[Site] = []
         for function in self._all_functions():
             if function.file is text.file:
-                for node in _interesting(function.node):
+                for node in interesting(function.node):
                     reaches = self._node(text, node, ())
                     if reaches:
                         found.append(Site(node.start_point[0] + 1, reaches, function.name == self.entry))
@@ -111,7 +111,7 @@ class Instructions:
 
     def _body(self, function: FunctionText, above: tuple[str, ...]) -> Counter[str]:
         total: Counter[str] = Counter()
-        for node in _interesting(function.node):
+        for node in interesting(function.node):
             total += self._node(function.reader.text, node, above)
         return total
 
@@ -124,7 +124,7 @@ class Instructions:
         return self._function(name, above)
 
 
-def _interesting(function: Node) -> Iterator[Node]:
+def interesting(function: Node) -> Iterator[Node]:
     """Calls and asm statements of a function, each once, those inside of arguments too."""
     stack = [function]
     while stack:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cubridge.backend.compile.compiler import listed_instantiations
 from cubridge.backend.emulate.build import assembly
+from cubridge.driver.model.agreement import agreement_faults
 from cubridge.driver.model.anchored import CODE, Anchor, Anchored, read_anchored
 from cubridge.driver.model.checks import verify_lifted
 from cubridge.driver.model.instructions import TILES, Instructions, Site, operation_of
@@ -59,6 +60,7 @@ class LiftJudge:
         self.jobs.run(verify_lifted, anchored.kernel)
         instructions = Instructions.of(self.kernel, text, self._instance)
         faults = [*self._contract_faults(anchored.kernel), *_anchor_faults(anchored, instructions)]
+        faults = faults or [*agreement_faults(anchored, instructions)]
         if faults:
             raise CuError(*faults)
         source_map = with_definitions(read_source_map(text), instructions.program)
