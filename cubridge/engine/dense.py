@@ -159,7 +159,7 @@ def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
     read = visible
     for over in (r.over for r in spec.rows if r.over != spec.mask):
         read = read | at_elements(over, scope, torch.bool)
-    top = torch.where(read, scope["x"], -torch.inf).amax(-1, keepdim=True)
+    top = _or_nothing(torch.where(read, scope["x"], -torch.inf), -torch.inf).amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0.0)
     used = [spec.finalize] if spec.lse is None else [spec.finalize, spec.lse]
     rows = {r.name for r in spec.rows}
@@ -186,7 +186,12 @@ def reduced(row: RowReduction, scope: Scope, full: tuple[int, ...]) -> Tensor:
     reduce, neutral = _REDUCE[row.kind]
     over = at_elements(row.over, scope, torch.bool).expand(full)
     body = at_elements(row.body, scope, torch.float64).expand(full)
-    return reduce(torch.where(over, body, neutral), dim=-1, keepdim=True)
+    return reduce(_or_nothing(torch.where(over, body, neutral), neutral), dim=-1, keepdim=True)
+
+
+def _or_nothing(values: Tensor, neutral: float) -> Tensor:
+    """Where there are no keys, one that changes nothing."""
+    return values if values.shape[-1] else values.new_full((*values.shape[:-1], 1), neutral)
 
 
 def _derivative(

@@ -21,7 +21,7 @@ from cubridge.engine.dense import spec_values_at, visible_at
 from cubridge.engine.threads import one_thread
 from cubridge.engine.values.points import KernelPoints, Keys, Visits, WorkTiles, fp64
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.nodes import Assign, Attr, Binary, Function, Name, Node, Scalar
+from cubridge.ir.nodes import Assign, Attr, Binary, FloatLit, Function, Name, Node, Scalar
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.walk import walk
@@ -94,6 +94,16 @@ def _within_lengths(spec: AttentionSpec) -> AttentionSpec:
 
     rows = tuple(replace(r, over=bound(r.over)) for r in spec.rows)
     return replace(spec, mask=bound(spec.mask), rows=rows)
+
+
+def _of_copies(spec: AttentionSpec, copies: int) -> AttentionSpec:
+    """`spec` of rows in which each key is there so many times."""
+
+    def times(body: Expr) -> Expr:
+        return Binary("*", FloatLit(float(copies)), body)
+
+    rows = tuple(replace(r, body=times(r.body)) if r.kind == "sum" else r for r in spec.rows)
+    return replace(spec, weight=times(spec.weight), rows=rows)
 
 
 def _fault_at(
@@ -204,13 +214,19 @@ class _Comparison:
             self._keys(everywhere, torch.tensor([k[g][0] for k in some]), torch.tensor([k[g][1] for k in some]))
             for g in range(_GROUPS)
         ]
-        update = self.points.kernel.region("row_update")
+        update, finalize = (self.points.kernel.region(name) for name in ("row_update", "row_finalize"))
         courses = everywhere.repeat(len(_COURSES))
         return (
             self._compare(which, [single], self._scale())
             or self._compare(everywhere, several, update)
             or self._compare(courses, self._extreme(several), update, settled=True)
+            or self._repeated()._compare(everywhere, [replace(k, s=k.s * 0.0) for k in several], finalize, settled=True)
         )
+
+    def _repeated(self) -> _Comparison:
+        """The same for rows that see as many keys as there are, all alike."""
+        copies = max(1, self.points.shape.Lk // (_GROUPS * COLUMNS))
+        return replace(self, points=self.points.with_copies(copies), spec=_of_copies(self.spec, copies))
 
     def _extreme(self, groups: list[Keys]) -> list[Keys]:
         """The same keys with scores that rise, fall or stay far from 0 from group to group, in each row by another step."""
@@ -302,9 +318,8 @@ class _Comparison:
             p, r, c = (hidden if bool(hidden.any()) else wrong).nonzero()[0].tolist()
             key, want, got = groups[c // COLUMNS], float(wanted[p, r, c]), float(out[p, r, c])
             if settled:
-                parts = (
-                    self.points.kernel.region("row_probs") if math.isfinite(got) and abs(got) > want else otherwise,
-                )
+                more = math.isfinite(got) and abs(got) > want and self.points.copies == 1
+                parts = (self.points.kernel.region("row_probs") if more else otherwise,)
             else:
                 parts = self._parts(want, got, bool(key.visited[p]), bool(key.masked[p]), otherwise)
             values = f"the weight {got:.6g}, and in the reference {want:.6g}"

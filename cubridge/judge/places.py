@@ -48,11 +48,11 @@ def _is_of_scores(span: Span, kernel: Kernel) -> bool:
 
 def _part(kernel: Kernel, spec: AttentionSpec, problem: Problem, judgement: Judgement) -> tuple[str, str]:
     """A region, by the row of the largest error."""
-    if judgement.worst <= 1.0:
-        return "row_finalize", "the output is right"
     if not math.isfinite(judgement.value):
         return "row_update", "some number leaves its range"
     part, message = blamed_part(kernel, spec, problem, judgement.where)
+    if judgement.worst <= 1.0 and part == "normalizer":
+        return "row_finalize", "the output is right"
     return _REGIONS.get(part, part), message
 
 

@@ -25,9 +25,12 @@ from cubridge.ir.coordinates import of_block
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import (
     Attr,
+    Binary,
+    Call,
     Captured,
     Expr,
     Field,
+    FloatLit,
     Kernel,
     Name,
     Node,
@@ -105,7 +108,14 @@ class KernelPoints:
         if rows is None or keys is None:
             raise fault("CU301", "the kernel does not show the size of its tiles", kernel)
         self.rows, self.keys = size_of(kernel, rows), size_of(kernel, keys)
+        self.copies = 1
         self._regions: dict[str, Callable[[Env], None]] = {}
+
+    def with_copies(self, copies: int) -> KernelPoints:
+        """The same kernel for rows in which each key is there so many times."""
+        several = copy(self)
+        several.copies, several._regions = copies, {}
+        return several
 
     @property
     def query_tiles(self) -> int:
@@ -249,9 +259,9 @@ class KernelPoints:
             env = Env(self, {**common, "o": o, "e": torch.arange(columns).view(1, 1, 1, 1, -1)}, dict(new), tile)
             new = self._state(env, "row_rescale", new)
             scaled = torch.as_tensor(env.names["o"]).expand(o.shape).clone()
-            scaled[..., 8 * n : 8 * n + 8] += weight
+            scaled[..., 8 * n : 8 * n + 8] += weight * self.copies
             o = torch.where(keys.visited, scaled, o)
-            peak = torch.maximum(peak, o.abs().amax(-1).view(points, rows))
+            peak = torch.maximum(peak, o.abs().amax(-1).view(points, rows) / self.copies)
             state = {name: torch.where(keys.visited, new[name], state[name]) for name in state}
         lse = torch.full((points, 1, 1, rows, 1), torch.nan)
         names = {**common, "o": o, "lse": lse, "e": torch.arange(columns).view(1, 1, 1, 1, -1)}
@@ -273,9 +283,17 @@ class KernelPoints:
 
     def _run(self, region: str, env: Env) -> None:
         if region not in self._regions:
-            self._regions[region] = compile_region(self.kernel.region(region))
+            self._regions[region] = compile_region(rewrite(self.kernel.region(region), self._repeated))
         with fp64():
             self._regions[region](env)
+
+    def _repeated(self, node: Node) -> Node:
+        """Sums over keys add up all copies."""
+        match node:
+            case Call("partial_rowsum") if self.copies > 1:
+                return Binary("*", node, FloatLit(float(self.copies)), span=node.span)
+            case _:
+                return node
 
 
 def _flat_keys(node: Node) -> Node:

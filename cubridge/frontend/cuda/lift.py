@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cubridge.frontend.cuda.checks import assertion_faults, contract_faults, element_faults, text_faults
 from cubridge.frontend.cuda.context import Context, read_context
@@ -22,6 +22,7 @@ from cubridge.ir.contract import Instantiation, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import known_number
 from cubridge.ir.nodes import Binary, Call, Expr, Field, Function, Kernel, Name
+from cubridge.ir.printer import print_expr
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.ir.tile_shape import rows_of
@@ -59,7 +60,7 @@ def _kernel(context: Context) -> Kernel:
     faults += element_faults(context.program.unit, context.contract, context.instance)
     regions = _regions(context, facts, faults)
     schedule, found = lift_schedule(context, facts)
-    faults += [*_query_tile_faults(context, found)] or found
+    faults += [*_query_tile_faults(context, found)] or [_with_bound(context, f) for f in found]
     body = KernelLifter(context, facts)
     body.run(context.kernel.body().body)
     faults += [*body.faults, *thread_faults(body.out)]
@@ -121,6 +122,15 @@ def _work_bound(context: Context) -> dict[Expr, Expr]:
     """The schedule is asked for work below the number of query tiles of all heads."""
     tiles = Call("ceil_div", (Name("Lq"), context.contract.query_tile))
     return {Name("work"): Binary("*", Binary("*", Name("B"), Name("Hq")), tiles)}
+
+
+def _with_bound(context: Context, fault: Diagnostic) -> Diagnostic:
+    """A division of the schedule has its proof from the number of query tiles, which the contract says."""
+    if fault.code != "CU426":
+        return fault
+    bound = print_expr(_work_bound(context)[Name("work")])
+    note = Note(f"known here: `work` is below {bound}, and what `// @host` says of each field", context.schedule.span)
+    return replace(fault, notes=(*fault.notes, note))
 
 
 def _query_tile_faults(context: Context, found: list[Diagnostic]) -> Iterator[Diagnostic]:
