@@ -46,10 +46,10 @@ def _package(name: str, module: str | None = None) -> Callable[[], str]:
     return probe
 
 
-def _compiler() -> str:
-    from cubridge.backend.emulate.build import find_compiler
+def _emulator() -> str:
+    from cubridge.backend.ptx.table import load_table
 
-    return str(find_compiler().path)
+    return f"{len(load_table().rows)} instructions"
 
 
 def _nvrtc() -> str:
@@ -80,8 +80,8 @@ PARTS: Final = (
     _required("pycparser"),
     _required("tree-sitter"),
     _required("tree-sitter-cuda"),
-    Part("C++ compiler", _compiler, "kernels are not emulated"),
-    Part("NVRTC", _nvrtc, "kernels are not compiled (pip install 'cubridge[cuda]')"),
+    Part("NVRTC", _nvrtc, "nothing works", required=True),
+    Part("emulator", _emulator, "nothing works", required=True),
     Part("cuda-core", _package("cuda-core", "cuda.core"), "kernels are not launched (pip install 'cubridge[cuda]')"),
     Part("GPU", _gpu, "kernels are checked on the value engine and the emulator alone"),
     Part("anthropic", _package("anthropic"), "its models propose nothing (pip install 'cubridge[anthropic]')"),

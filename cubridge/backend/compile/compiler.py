@@ -31,7 +31,8 @@ _NAME = "kernel.cu"
 """What the compiler calls the text, wherever it lies: logs and cubins depend on content alone."""
 FEW_SPILLS = 32
 """Bytes stored and loaded a thread, together. A register or two outside the inner loop costs less than a smaller tile."""
-_OPTIONS = ("--std=c++17", "--no-source-include", "--ptxas-options=-v", "--no-cache", "-lineinfo")
+_PLACES = "-lineinfo"
+_OPTIONS = ("--std=c++17", "--no-source-include", "--ptxas-options=-v", "--no-cache", _PLACES)
 """Where a driver is, NVRTC has a cache of its own, and what comes from there comes without the assembler's log."""
 _TURNS: dict[str, Lock] = {}
 """By key: who comes while another thread compiles the same waits for it."""
@@ -121,6 +122,19 @@ def compile_ptx(
                 raise CuError(*_errors(output, work))
             write_ptx(folder, work.key, ptx)
     return Ptx(ptx, work.files, work.key)
+
+
+def compile_unplaced(
+    source: SourceFile,
+    contract: LaunchContract,
+    instantiation: Instantiation,
+    include_dirs: Iterable[Path] = (KERNELS_DIR,),
+) -> str:
+    """PTX without places, which texts that do the same things share, as far as the compiler sees it. "" for a text that it refuses.
+    Errors: CU801, CU804, CU805."""
+    work = _Work.of(source, contract, instantiation, find_target(contract.arch), include_dirs)
+    output = run_nvrtc(_NAME, source, work.headers, [o for o in work.ptx_options if o != _PLACES])
+    return "" if output.cubin is None else output.ptx
 
 
 def compile_best(

@@ -70,7 +70,7 @@ def _load() -> ModuleType:
             Diagnostic(
                 "CU805",
                 f"NVRTC, the CUDA compiler library, cannot be loaded: {error}",
-                help="python -m pip install 'cubridge[cuda]'",
+                help="install the package again: `pip install -e .` brings it",
             ),
             exit_code=5,
         ) from error

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 ENTRY: Final = "list_tiles"
 HEADER: Final = "common/list_tiles.cuh"
-_SHARED_BYTES: Final = 40
-"""For each thread: at least `ListShared` of the emulator, where each number fills 16 bytes."""
 _SIZE_MACROS: Final = {"B": "BATCH", "Hq": "HEADS_Q", "Hk": "HEADS_KV", "Lq": "LEN_Q", "Lk": "LEN_KV"}
 _BLOCKS_A_PROCESSOR: Final = 4
 
@@ -135,7 +133,7 @@ def list_text(text: KernelText, place: ParamField, form: Instantiation) -> Kerne
     made = replace(
         _of_maker(contract, place),
         macros=tuple(MacroChoice(m.name, (IntLit(macros[m.name]),)) for m in contract.macros),
-        shared_bytes=IntLit(_SHARED_BYTES * int(threads)),
+        shared_bytes=IntLit(0),
     )
     return KernelText(source, made, tuple(dict.fromkeys((*text.include_dirs, KERNELS_DIR))))
 

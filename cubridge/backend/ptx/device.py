@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from cubridge.backend.compile.compiler import listed_instantiations
-from cubridge.backend.emulate.launch import LaunchMemory, PlacedTensor
 from cubridge.backend.launch.device import KernelText, Launch, TensorMapRequest
 from cubridge.backend.ptx.compiled import machine_of
-from cubridge.backend.ptx.machine import Grid, Machine, PtxLaunch, Schedule, TensorFlags, TensorMap, TensorMemory
+from cubridge.backend.ptx.launch import LaunchMemory
+from cubridge.backend.ptx.machine import Grid, Machine, PtxLaunch, Schedule, TensorMap, TensorMemory
 from cubridge.ir.contract import Instantiation, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
@@ -111,21 +111,10 @@ class PtxKernel:
 
 
 def _arranged(memory: LaunchMemory, launch: Launch) -> PtxLaunch:
-    tensors = tuple(TensorMemory(t.name, _contents(t), _flags(t), t.align) for t in memory.tensors)
+    tensors = tuple(TensorMemory(t.name, t.contents(), t.flags, t.align) for t in memory.tensors)
     maps = tuple(
         TensorMap(offset, tensor, r.tensor.element_size(), r.swizzle_bytes, r.extents, r.strides_bytes, r.box)
         for offset, tensor, r in memory.maps
     )
     grid = Grid((launch.grid, 1, 1), (launch.block, 1, 1), launch.shared_bytes)
     return PtxLaunch(grid, launch.params, tensors, memory.pointers, maps)
-
-
-def _flags(tensor: PlacedTensor) -> int:
-    return tensor.flags | (TensorFlags.STARTS_DEFINED if tensor.starts_as_it_is else 0)
-
-
-def _contents(tensor: PlacedTensor) -> bytes:
-    """Inputs as they are; outputs NaN, counters 0."""
-    if tensor.flags == 0 or tensor.starts_as_it_is:
-        return tensor.data()
-    return (b"\xff" if tensor.is_output else b"\0") * tensor.bytes

@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def header_texts(kernel: ChosenKernel) -> dict[str, str]:
-    """Every header that the text reaches by `#include "NAME"`, by NAME; the emulator's left out."""
+    """Every header that the text reaches by `#include "NAME"`, by NAME."""
     headers = include_closure(kernel.text.source, kernel.text.include_dirs)
-    return {name: header.text for name, header in headers.items() if not name.startswith("emulate/")}
+    return {name: header.text for name, header in headers.items()}

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cubridge.backend.compile.compiler import listed_instantiations
-from cubridge.backend.emulate.build import assembly
+from cubridge.backend.compile.compiler import compile_unplaced, listed_instantiations
 from cubridge.driver.model.agreement import agreement_faults
 from cubridge.driver.model.anchored import CODE, Anchor, Anchored, read_anchored
 from cubridge.driver.model.checks import verify_lifted
@@ -128,9 +127,9 @@ class LiftJudge:
 
 
 def assemble(text: KernelText, dtype: str, head_dim: int) -> str:
-    """A job: what the emulator's compiler makes of one instantiation, without places; "" for a text that it refuses."""
+    """A job: what the compiler makes of one instantiation, without places; "" for a text that it refuses."""
     form = listed_instantiations(text.contract, DTYPES[dtype], head_dim)[0]
-    return assembly(text.source, text.contract, form, text.include_dirs)
+    return compile_unplaced(text.source, text.contract, form, text.include_dirs)
 
 
 # ---- against the text ------------------------------------------------------------------------------------------------

@@ -10,17 +10,17 @@ from typing import Final
 from tree_sitter import Node
 
 from cubridge.frontend.cuda.context import Context
-from cubridge.frontend.cuda.forms import form_faults, name_faults
+from cubridge.frontend.cuda.forms import form_faults
 from cubridge.frontend.cuda.launches import launch_faults
 from cubridge.frontend.cuda.macros import Macro
-from cubridge.frontend.cuda.text import Headers, ParsedText, TranslationUnit, first_line, read_unit
+from cubridge.frontend.cuda.text import ParsedText, TranslationUnit, first_line
 from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import ElementType, Instantiation, LaunchContract, MapOfTensor, TensorAddress, instantiations
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import known_number
 from cubridge.ir.hardware import SHARED_BYTES
 from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Store, Tile
-from cubridge.ir.source import SourceFile, Span
+from cubridge.ir.source import Span
 from cubridge.ir.tile_shape import head_dim, key_tile, query_tile
 from cubridge.ir.types import DTYPES
 from cubridge.ir.walk import walk
@@ -45,18 +45,6 @@ def text_faults(unit: TranslationUnit, contract: LaunchContract) -> Iterator[Dia
             help = "decide by macros of the contract: compilers disagree about others"
             yield Diagnostic("CU421", message, tested.span, help=help)
     yield from form_faults(unit)
-
-
-def check_emulated(source: SourceFile, contract: LaunchContract, instance: Instantiation, headers: Headers) -> None:
-    """Is a text safe to build and run on this machine? It is read as the device's compiler and as the emulator's sees it.
-    Errors: CU420, CU421, CU423, all that make it more or other than a kernel."""
-    faults: list[Diagnostic] = []
-    for emulated in (False, True):
-        unit = read_unit(source, dict(instance.macros), headers, emulated)
-        faults += text_faults(unit, contract)
-    faults += name_faults(unit)
-    if faults:
-        raise CuError(*{(f.message, f.span.file.name, f.span.start): f for f in faults}.values())
 
 
 def _macro_names(contract: LaunchContract) -> frozenset[str]:

@@ -1,23 +1,17 @@
-"""What a kernel text may consist of: declarations that do nothing by themselves, and code that reaches nothing of the host.
-
-A kernel text is data. The emulator builds and runs it, so nothing in it may run but the kernel, and that may touch nothing but what
-it is launched on. Packaged headers are known; this reads all others.
-"""
+"""What a kernel text may consist of: declarations that do nothing by themselves, and code that lifting can read for what it is.
+Packaged headers are known; this reads all others."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Final
 
 from tree_sitter import Node
 
 from cubridge.frontend.cuda.bounds import check_calls
-from cubridge.frontend.cuda.macros import Macro
-from cubridge.frontend.cuda.packaged import emulator_words, is_packaged, words
+from cubridge.frontend.cuda.packaged import is_packaged
 from cubridge.frontend.cuda.text import ParsedText, TranslationUnit, first_line
-from cubridge.frontend.cuda.vocabulary import BUILTIN_FUNCTIONS, BUILTIN_STATEMENTS, COORDINATES, NUMBERS
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.source import Span
 
@@ -47,27 +41,6 @@ _REFUSED: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Syntax that runs code of its own, or that hides what is run."""
 _STORAGE: Final = frozenset(("static", "extern", "thread_local", "register"))
-_HOST_WORDS: Final = """
-    system getenv secure_getenv setenv putenv unsetenv clearenv exit _Exit quick_exit abort atexit at_quick_exit on_exit
-    mktemp mkstemp mkdtemp realpath popen execl execv execve fork vfork dlopen dlsym main
-"""
-_HOST: Final = frozenset(_HOST_WORDS.split())
-"""Names of the host's library, which a text may not take for its own."""
-_CUDA_WORDS: Final = """
-    sqrtf rsqrtf rcpf expf exp2f exp10f expm1f logf log2f log10f log1pf powf sinf cosf tanf sinhf coshf tanhf erff erfcf
-    floorf ceilf roundf rintf truncf fabsf fmaxf fminf fmaf fmodf copysignf isnan isinf isfinite memcpy memset dim3
-"""
-_CUDA: Final = frozenset(_CUDA_WORDS.split())
-_KEYWORDS_WORDS: Final = """
-    if else for while do break continue return const constexpr static inline extern void bool char short int long float double
-    unsigned signed true false nullptr sizeof alignof alignas struct template typename typedef using static_assert static_cast
-    reinterpret_cast const_cast __device__ __forceinline__ __host__ __global__ __launch_bounds__ __restrict__ __shared__
-    __align__ __grid_constant__ volatile auto switch case default goto enum
-"""
-_KEYWORDS: Final = frozenset(_KEYWORDS_WORDS.split())
-
-_ARRAY: Final = re.compile(rb"\(&(\w+)\)[ \t]*\[")
-"""`float (&top)[N] = ..`, which the tree takes for a call."""
 
 
 def form_faults(unit: TranslationUnit) -> Iterator[Diagnostic]:
@@ -85,27 +58,6 @@ def form_faults(unit: TranslationUnit) -> Iterator[Diagnostic]:
             yield _fault(
                 f"names such as `{macro.name}` are the compiler's", macro.span, "take one without the underscore"
             )
-
-
-def name_faults(unit: TranslationUnit) -> Iterator[Diagnostic]:
-    """CU423 for each name that neither the text declares nor the emulator gives to texts, and for asm and strings: of a unit that
-    was read as the emulator compiles it."""
-    own = [*_own(unit)]
-    packaged = (words(t.file.text) for t in unit.texts if is_packaged(t.file))
-    given = (
-        frozenset(chain.from_iterable(packaged)) | emulator_words() | _CUDA | NUMBERS.keys() | BUILTIN_FUNCTIONS.keys()
-    )
-    given |= BUILTIN_STATEMENTS.keys() | {w for place in COORDINATES for w in place} | unit.macros.keys()
-    declared = {text.text(n) for text in own for n in _nodes(text.tree.root_node) if _is_declared(n)}
-    declared |= {word for text in own for word in _objects(text, unit.macros)}
-    declared |= {word.decode("latin-1") for text in own for word in _ARRAY.findall(text.masked)}
-    known = (given - {"std", "asm"}) | declared
-    for text in own:
-        for node in _nodes(text.tree.root_node):
-            yield from _name(text, node, known, declared)
-    for macro in unit.macros.values():
-        if not macro.given and not is_packaged(macro.span.file):
-            yield from _body(macro, known)
 
 
 def _own(unit: TranslationUnit) -> Iterator[ParsedText]:
@@ -259,77 +211,3 @@ def _is_constructor(text: ParsedText, function: Node, struct: Node | None) -> bo
     declarator = function.child_by_field_name("declarator")
     name = None if declarator is None else declarator.child_by_field_name("declarator")
     return struct is not None and name is not None and text.text(name) == text.text(struct)
-
-
-# ---- names -----------------------------------------------------------------------------------------------------------
-
-
-def _name(text: ParsedText, node: Node, known: frozenset[str], declared: set[str]) -> Iterator[Diagnostic]:
-    span, word = text.span(node), text.text(node)
-    match node.type:
-        case "identifier" | "namespace_identifier" | "type_identifier" if word in _HOST and word in declared:
-            yield _fault(f"`{word}` is a name of the host's library", span, "take another name")
-        case "identifier" | "namespace_identifier" if word not in known and not _is_label(node):
-            yield _fault(f"`{word}` is not in the vocabulary", span)
-        case "qualified_identifier" if node.child_by_field_name("scope") is None:
-            yield _fault(f"`{word[:40]}` is not in the vocabulary", span)
-        case "gnu_asm_expression":
-            help = "put it into a header, with its meaning for a CPU under `#ifdef CUBRIDGE_EMULATE`"
-            yield _fault("asm stands in wrappers alone", span, help)
-        case "string_literal" if not _is_message(node):
-            yield _fault("a kernel text has no strings", span)
-        case _:
-            pass
-
-
-def _is_message(node: Node) -> bool:
-    """Of a static assertion or an asm, or the "C" of a linkage."""
-    while node.parent is not None:
-        node = node.parent
-        if node.type in ("static_assert_declaration", "gnu_asm_expression", "linkage_specification"):
-            return True
-        if node.type == "function_definition":
-            return False
-    return False
-
-
-def _is_label(node: Node) -> bool:
-    return node.parent is not None and node.parent.type in ("unroll", "launch_bounds")
-
-
-def _is_declared(node: Node) -> bool:
-    """A name that a declaration introduces."""
-    parent = node.parent
-    if parent is None or node.type not in ("identifier", "field_identifier", "type_identifier"):
-        return False
-    if parent.type in ("parenthesized_declarator", "reference_declarator", "pointer_declarator", "variadic_declarator"):
-        return True
-    if parent.type in ("struct_specifier", "alias_declaration", "enumerator"):
-        return parent.child_by_field_name("name") == node
-    if parent.type in ("type_parameter_declaration", "optional_type_parameter_declaration"):
-        return True
-    return parent.type.endswith(("declarator", "declaration", "definition")) and node in parent.children_by_field_name(
-        "declarator"
-    )
-
-
-def _objects(text: ParsedText, macros: Mapping[str, Macro]) -> Iterator[str]:
-    """Names that a statement hands to a macro, which declares them: `SHARED_TILES(SharedTiles, smem);`."""
-    for node in _nodes(text.tree.root_node):
-        called = node.child_by_field_name("function") if node.type == "call_expression" else None
-        macro = None if called is None else macros.get(text.text(called))
-        arguments = node.child_by_field_name("arguments")
-        statement = node.parent is not None and node.parent.type == "expression_statement"
-        if statement and macro is not None and macro.params is not None and arguments is not None:
-            yield from (text.text(a) for a in arguments.named_children if a.type == "identifier")
-
-
-def _body(macro: Macro, known: frozenset[str]) -> Iterator[Diagnostic]:
-    """What a macro is made of, which no tree shows."""
-    body = macro.body.replace('extern "C"', "extern")
-    if "#" in body or ('"' in body and not (body.startswith('"') and body.endswith('"') and body.count('"') == 2)):
-        yield _fault(f"the macro `{macro.name}` makes names or strings", macro.span)
-    for word in sorted(words(body) - known - _KEYWORDS - set(macro.params or ())):
-        yield _fault(f"`{word}` is not in the vocabulary", macro.span)
-    for word in sorted({macro.name} & (_KEYWORDS | _HOST)):
-        yield _fault(f"`{word}` is no name for a macro", macro.span)

@@ -30,7 +30,7 @@ from cubridge.frontend.cuda.bounds import (
 from cubridge.frontend.cuda.characters import character_faults
 from cubridge.frontend.cuda.conditions import holds
 from cubridge.frontend.cuda.macros import Expansion, Macro
-from cubridge.frontend.cuda.packaged import EMULATED_MACROS, EMULATOR, is_packaged
+from cubridge.frontend.cuda.packaged import is_packaged
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile, Span
 
@@ -51,8 +51,6 @@ _ATTRIBUTES: Final = frozenset(("__device__", "__forceinline__", "__host__", "st
 _BOM: Final = "\xef\xbb\xbf"
 _PRAGMA: Final = re.compile(r"once|unroll( +\(?\w+\)?)?")
 _HEADER: Final = re.compile(r'"([^"]+)"')
-ON_A_CPU: Final = "CUBRIDGE_EMULATE"
-"""The macro under which wrappers have their meaning for the emulator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +112,11 @@ def folder_headers(*folders: Path) -> Headers:
     return find
 
 
-def read_unit(
-    source: SourceFile, macros: Mapping[str, int | str], headers: Headers, emulated: bool = False
-) -> TranslationUnit:
-    """Preprocess and parse a kernel text for the given macro values. `emulated`: as the emulator compiles headers that are not
-    packaged; what packaged ones include of the emulator is left out.
+def read_unit(source: SourceFile, macros: Mapping[str, int | str], headers: Headers) -> TranslationUnit:
+    """Preprocess and parse a kernel text for the given macro values.
     Errors: CU420 text that is no CUDA C++ or too deep, CU421 a directive that cannot be followed."""
     given = {name: Macro(name, str(value), given=True) for name, value in macros.items()}
-    reader = _Preprocessor(headers, given, source, emulated)
+    reader = _Preprocessor(headers, given)
     reader.read(source)
     if reader.faults:
         raise CuError(*reader.faults)
@@ -162,11 +157,9 @@ def _without_comments(file: SourceFile) -> tuple[str, tuple[Diagnostic, ...]]:
 
 
 class _Preprocessor:
-    def __init__(self, headers: Headers, macros: dict[str, Macro], main: SourceFile, emulated: bool) -> None:
+    def __init__(self, headers: Headers, macros: dict[str, Macro]) -> None:
         self.headers = headers
         self.macros = macros
-        self.main = main
-        self.emulated = emulated
         self.tested: list[TestedName] = []
         self.directives = 0
         self.texts: list[tuple[SourceFile, str]] = []
@@ -263,15 +256,9 @@ class _Preprocessor:
             case _:
                 self.faults.append(Diagnostic("CU421", f"`#{word}` is not a directive that can be followed", span))
 
-    def _seen_in(self, file: SourceFile) -> Mapping[str, Macro]:
-        """Macros as a file sees them: of the emulator's own, headers that are not packaged see the one that says so."""
-        if not self.emulated or file is self.main or is_packaged(file):
-            return self.macros
-        return {**self.macros, ON_A_CPU: Macro(ON_A_CPU, "", given=True)}
-
     def _test(self, name: str, span: Span) -> None:
         """Note a name that a condition asks for."""
-        if is_packaged(span.file) or (name == ON_A_CPU and span.file is not self.main):
+        if is_packaged(span.file):
             return
         if name not in self.macros or name.startswith("_"):
             self.tested.append(TestedName(name, span))
@@ -282,7 +269,7 @@ class _Preprocessor:
                 self._test(name, span)
 
     def _truth(self, word: str, rest: str, span: Span, default: bool = False) -> bool:
-        macros = self._seen_in(span.file)
+        macros = self.macros
         if word != "if":
             if not _WORD.fullmatch(rest):
                 self.faults.append(Diagnostic("CU421", f"`#{word}` takes one name", span))
@@ -323,10 +310,6 @@ class _Preprocessor:
         if name in self.seen:
             return
         header = self.headers(name) if len(self.seen) < MAX_HEADERS else None
-        if header is not None and self.emulated and name.startswith(EMULATOR) and is_packaged(header):
-            for macro in EMULATED_MACROS.get(name, ()):
-                self._define(macro, span)
-            return
         if header is None:
             self.faults.append(Diagnostic("CU421", f"header `{name}` is not there", span))
             self.seen.add(name)

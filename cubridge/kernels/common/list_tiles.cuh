@@ -8,25 +8,6 @@
 // lays them out. The blocks of a list share its tiles; the last to finish puts them in order.
 #pragma once
 
-#ifdef CUBRIDGE_EMULATE
-#define LIST_KERNEL static void
-#define LIST_SHARED(type, name) type& name = *static_cast<type*>(emu::shared_memory(sizeof(type), alignof(type)))
-struct alignas(16) list_int {  // what races are looked for in
-    shared_int value;
-    operator int() const { return value; }
-    void operator=(int x) { value = x; }
-};
-DEVICE int list_thread() { return emu::thread_index(); }
-DEVICE int list_block() { return emu::block_index; }
-DEVICE int list_blocks() { return emu::grid_size; }
-DEVICE bool list_any(bool x) { return emu::warp_any(x); }
-DEVICE void list_sync() { emu::block_sync(); }
-DEVICE int list_load(const short* p) { return *p; }
-DEVICE int list_arrive(int* p) { return (*p)++; }
-#else
-#define LIST_KERNEL extern "C" __global__ void __launch_bounds__(LIST_THREADS)
-#define LIST_SHARED(type, name) __shared__ type name
-typedef int list_int;
 DEVICE int list_thread() { return threadIdx.x; }
 DEVICE int list_block() { return blockIdx.x; }
 DEVICE int list_blocks() { return gridDim.x; }
@@ -39,7 +20,6 @@ DEVICE int list_arrive(int* p) {  // the last to arrive reads what the others wr
     __threadfence();
     return before;
 }
-#endif
 
 constexpr int LIST_HEAD = 2;  // entries before the first tile: how many tiles, how many of them are masked
 enum Seen { NONE = 0, PART = 1, WHOLE = 2 };
@@ -53,9 +33,9 @@ template <int R, int C, typename T> struct MaskOf<void(float (&)[R][C], int, con
 typedef MaskOf<decltype(mask)> ListMask;
 
 struct ListShared {
-    list_int warps[2][LIST_THREADS / 32];  // what the warps saw of a tile, of two tiles in turn
-    list_int parts[LIST_THREADS], wholes[LIST_THREADS];
-    list_int is_last;
+    int warps[2][LIST_THREADS / 32];  // what the warps saw of a tile, of two tiles in turn
+    int parts[LIST_THREADS], wholes[LIST_THREADS];
+    int is_last;
 };
 
 // [lists][LIST_HEAD + tiles] entries; then, for the blocks that make them, [lists][tiles] what is seen, and an int for each list.
@@ -143,8 +123,8 @@ DEVICE void put_in_order(ListShared& shared, short* entries, const short* seen, 
     for (int x = count + thread; x < tiles; x += LIST_THREADS) to[x] = -1;  // no tile: what walks too far is found out
 }
 
-LIST_KERNEL list_tiles(const __grid_constant__ Params p) {
-    LIST_SHARED(ListShared, shared);
+extern "C" __global__ void __launch_bounds__(LIST_THREADS) list_tiles(const __grid_constant__ Params p) {
+    __shared__ ListShared shared;
     const ListMemory m = list_memory(p);
     const int blocks = list_blocks() / m.lists;  // of one list
     const int list = list_block() / blocks, block = list_block() % blocks;

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from cubridge.backend.compile.headers import KERNELS_DIR
-from cubridge.backend.emulate.build import find_compiler
+from cubridge.backend.compile.compiler import compile_ptx, listed_instantiations
 from cubridge.backend.launch.params import layout, pack
 from cubridge.ir.contract import CType
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.source import SourceFile
+from cubridge.ir.types import DType
 from tests.kernels.emulated import ARCHS, kernel_text, region_edit
 
 ODD = """\
@@ -25,17 +24,17 @@ ODD = """\
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_layout_is_the_compilers(arch: str, tmp_path: Path) -> None:
+def test_layout_is_the_compilers(arch: str) -> None:
     text = kernel_text(arch, region_edit(arch, "params", ODD))
-    (tmp_path / "kernel.cu").write_bytes(text.source.data)
     places, size = layout(text.contract)
     checks = [f"static_assert(sizeof(Params) == {size});"]
-    checks += [f"static_assert(__builtin_offsetof(Params, {p.field.name}) == {p.offset});" for p in places]
-    (tmp_path / "check.cpp").write_text('#include "kernel.cu"\n' + "\n".join(checks) + "\n")
-    flags = ["-std=c++17", "-w", "-fsyntax-only", "-DCUBRIDGE_EMULATE", f"-I{KERNELS_DIR}", "check.cpp"]
-    command = [find_compiler().path, *flags]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    checks += [f"static_assert(__INTADDR__(&((Params*)0)->{p.field.name}) == {p.offset});" for p in places]
+    form = listed_instantiations(text.contract, DType.BF16, 64)[0]
+    right = text.source.data + "\n".join(checks).encode()
+    compile_ptx(SourceFile("kernel.cu", right), text.contract, form)
+    wrong = right.replace(f"== {places[-1].offset});".encode(), b"== 1);")
+    with pytest.raises(CuError, match="static assertion failed"):
+        compile_ptx(SourceFile("kernel.cu", wrong), text.contract, form)
 
 
 def test_bytes_of_the_values() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cubridge.backend.emulate.launch import PlacedTensor
 from cubridge.backend.ptx.device import SCHEDULES
+from cubridge.backend.ptx.launch import PlacedTensor
 from cubridge.ir.diagnostics import CuError
 from tests.kernels.emulated import faults, kernel_text, launcher, random_inputs, region_edit
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Final
 
 import torch
 
+from cubridge.backend.ptx.device import ONE_SCHEDULE
 from cubridge.backend.text.emit import emit_function
 from cubridge.backend.text.names import Names, Spelling
 from cubridge.ir.evaluate import evaluate
@@ -28,6 +27,7 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import map_children
+from tests.backend.ptx.foreign import Given, run
 from tests.support.golden_texts import golden_kernel
 
 ROWS, COLS = 3, 4
@@ -150,46 +150,44 @@ def _key(expr: Expr) -> str:
 # ---- what the compiled text computes ---------------------------------------------------------------------------------
 
 PRELUDE: Final = f"""
-#include <cstdio>
-#include <cmath>
 enum {{ ROWS = {ROWS}, S_COLS = {COLS} }};
 struct Params {{ double exponent_scale = 0.125; }};
 struct WorkTile {{ int q_start = {Q_START}; }};
 struct RowState {{ double m[ROWS], m_exponent[ROWS]; }};
-static int frag_row(int r) {{ return 8 * r; }}
-static int frag_col(int c) {{ return 2 * c + 1; }}
-static double frag_col_f32(int start, int c) {{ return start + frag_col(c); }}
-static double row_max(const double (&x)[S_COLS]) {{ double m = x[0]; for (double y : x) m = fmax(m, y); return m; }}
+__device__ int frag_row(int r) {{ return 8 * r; }}
+__device__ int frag_col(int c) {{ return 2 * c + 1; }}
+__device__ double frag_col_f32(int start, int c) {{ return start + frag_col(c); }}
+__device__ double row_max(const double (&x)[S_COLS]) {{ double m = x[0]; for (double y : x) m = fmax(m, y); return m; }}
 """
 RUN: Final = f"""
 {{ double s[ROWS][S_COLS]; RowState row; const WorkTile tile; const Params p; const int kv_start = {KV_START}, r = 1;
   for (int a = 0; a < ROWS; ++a) {{ row.m[a] = a + 0.25; row.m_exponent[a] = 0;
     for (int b = 0; b < S_COLS; ++b) s[a][b] = a * 0.5 - b; }}
   BODY
-  for (auto& a : s) for (double x : a) printf("%.17g ", x);
-  for (double x : row.m) printf("%.17g ", x);
-  for (double x : row.m_exponent) printf("%.17g ", x);
-  puts(""); }}
+  for (auto& a : s) for (double x : a) *out++ = x;
+  for (double x : row.m) *out++ = x;
+  for (double x : row.m_exponent) *out++ = x; }}
 """
+VALUES: Final = ROWS * COLS + 2 * ROWS
+SHARE: Final = 15
+"""Bodies of one compile, which takes more time a body the more there are."""
 
 
-def compiled(bodies: list[str], folder: Path) -> list[list[float]]:
-    text = PRELUDE + "int main() {" + "".join(RUN.replace("BODY", b) for b in bodies) + "}"
+def compiled(bodies: list[str]) -> list[list[float]]:
+    """All is constant, so that the compiler computes it."""
+    text = PRELUDE + "G(double* out) {" + "".join(RUN.replace("BODY", b) for b in bodies) + "}"
     text = text.replace("float", "double").replace("fmaxf", "fmax").replace(".f", ".").replace("5f", "5")
-    source = folder / "bodies.cpp"
-    source.write_text(text, encoding="utf-8")
-    subprocess.run(["g++", "-O0", "-w", "-std=c++17", "-o", str(folder / "bodies"), str(source)], check=True)
-    out = subprocess.run([str(folder / "bodies")], check=True, capture_output=True, text=True).stdout
-    return [[float(x) for x in line.split()] for line in out.splitlines()]
+    out = torch.zeros(len(bodies), VALUES, dtype=torch.float64)
+    return run(text, Given((out,), threads=1), ONE_SCHEDULE).tolist()
 
 
-def test_compiled_bodies_compute_what_the_statements_say(tmp_path: Path) -> None:
+def test_compiled_bodies_compute_what_the_statements_say() -> None:
     rnd = Random(7)
     kernel = golden_kernel("sm80")
     made = [(region, BodyMaker(rnd, region).body()) for region in WRITABLE for _ in range(40)]
     texts = [
         emit_function(Function(region, REGIONS[region], body), kernel, Spelling(Names({}), {})) for region, body in made
     ]
-    results = compiled(texts, tmp_path)
+    results = [values for n in range(0, len(texts), SHARE) for values in compiled(texts[n : n + SHARE])]
     for (region, body), text, got in zip(made, texts, results, strict=True):
         assert got == interpreted(body, 1 if region == "row_probs" else None), f"{body}\n{text}"

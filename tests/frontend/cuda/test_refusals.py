@@ -11,15 +11,9 @@ from random import Random
 
 import pytest
 
-from cubridge.frontend.contract import read_contract
-from cubridge.frontend.cuda.checks import check_emulated
-from cubridge.frontend.cuda.text import folder_headers
-from cubridge.ir.contract import instantiations
-from cubridge.ir.diagnostics import CuError, Diagnostic, render
-from cubridge.ir.source import SourceFile
-from cubridge.ir.types import DType
+from cubridge.ir.diagnostics import render
 from tests.frontend.cuda.direct import direct_faults
-from tests.frontend.cuda.kernels import ARCHITECTURES, KERNELS, edited, faults_of, kernel_text
+from tests.frontend.cuda.kernels import edited, faults_of, kernel_text
 
 CASES = Path(__file__).parents[2] / "cases" / "lift"
 
@@ -107,61 +101,6 @@ def test_random_edits_end_in_diagnostics() -> None:
         where, other = random.choice(tokens), random.choice(tokens)[0]
         new = random.choice(("", other, f"{other} {where[0]}"))
         assert "Traceback" not in render(direct_faults((text[: where.start()] + new + text[where.end() :]).encode()))
-
-
-# ---- what may be built and run here ----------------------------------------------------------------------------------
-
-
-def emulated_faults(arch: str, text: str, headers: dict[str, str] | None = None) -> tuple[Diagnostic, ...]:
-    source, shipped = SourceFile("kernel.cu", text.encode()), folder_headers(KERNELS)
-    contract = read_contract(KERNELS / arch / "attention_forward.toml", source)
-    own = {name: SourceFile(name, text.encode()) for name, text in (headers or {}).items()}
-    try:
-        instance = instantiations(contract, DType.BF16, 64)[0]
-        check_emulated(source, contract, instance, lambda name: own.get(name) or shipped(name))
-    except CuError as error:
-        return error.diagnostics
-    return ()
-
-
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_packaged_texts_may_run(arch: str) -> None:
-    assert not emulated_faults(arch, kernel_text(arch))
-
-
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_headers_of_ones_own_may_run(arch: str) -> None:
-    """Copies that differ are read like any text, wrappers with their meaning on a CPU included."""
-    headers = {f"common/{p.name}": p.read_text() + "\n" for p in (KERNELS / "common").glob("*.cuh")}
-    assert not emulated_faults(arch, kernel_text(arch), headers)
-
-
-NOT_RUN = {
-    "DEVICE int f(int x) { return system(x); }": "`system` is not in the vocabulary",
-    "DEVICE int system(int x) { return x; }": "`system` is a name of the host's library",
-    "DEVICE int f() { return ::system(0); }": "`::system` is not in the vocabulary",
-    "DEVICE int f() { return std::rand(); }": "`std` is not in the vocabulary",
-    "DEVICE void f() { int (*g)(int) = system; }": "`system` is not in the vocabulary",
-    "DEVICE void f() { __builtin_trap(); }": "`__builtin_trap` is not in the vocabulary",
-    'DEVICE void f() { asm volatile("syscall"); }': "asm stands in wrappers alone",
-    'DEVICE void f() { const char* x = "touch"; }': "no strings",
-    "#define EVIL system(0)": "`system` is not in the vocabulary",
-    "#define EVIL(x) sys##tem(x)": "makes names or strings",
-    "#define _EVIL 1": "the compiler's",
-}
-
-
-@pytest.mark.parametrize("code", NOT_RUN, ids=str)
-def test_what_reaches_the_host_is_not_built(code: str) -> None:
-    text = edited("sm80", ("// @region mask", f"{code}\n// @region mask"))
-    faults = emulated_faults("sm80", text)
-    assert [f for f in faults if NOT_RUN[code] in f.message and f.span.file.name == "kernel.cu"], render(faults)
-
-
-def test_the_branch_of_the_emulator_is_read() -> None:
-    header = "#ifdef CUBRIDGE_EMULATE\nstatic int z = 3;\n#endif\n"
-    text = edited("sm80", ("// @region mask", '#include "own.cuh"\n// @region mask'))
-    assert "does not declare `static int z" in emulated_faults("sm80", text, {"own.cuh": header})[0].message
 
 
 # ---- size ------------------------------------------------------------------------------------------------------------

@@ -1,18 +1,17 @@
-"""One launch as a file for the emulator: its tensors, with NaN wherever the kernel must not look, and where `Params` points at
-them. kernels/emulate/launch.h reads it."""
+"""The memory of one launch: its tensors, with NaN wherever the kernel must not look, and where `Params` points at them."""
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import torch
 
-from cubridge.backend.launch.device import Launch, TensorMapRequest
+from cubridge.backend.launch.device import TensorMapRequest
 from cubridge.backend.launch.params import FieldPlace, layout
+from cubridge.backend.ptx.machine import TensorFlags
 from cubridge.ir.contract import (
     CapturedAddress,
     CounterAddress,
@@ -28,9 +27,6 @@ from cubridge.ir.evaluate import evaluate_number
 if TYPE_CHECKING:
     from torch import Tensor
 
-_MAGIC: Final = b"CUEMU001"
-_HEADER, _TENSOR, _POINTER, _MAP = "<8s4I4i", "<48s2Q2I", "<2I", "<2I4i4i4q"
-_OUTPUT, _ZERO = 1, 2  # TensorFlags of global_memory.h
 _CAPTURE_ALIGN: Final = 4  # bytes; elements of captured tensors are read one by one
 _COUNTER_ALIGN: Final = 4
 _LIST_ALIGN: Final = 4
@@ -39,15 +35,13 @@ _LIST_ALIGN: Final = 4
 @dataclass(frozen=True, slots=True)
 class PlacedTensor:
     """Memory of the launch: the bytes from the first element of its views to the last, with what lies between. Views are the
-    tensors of the call that begin here; `used` is how much of the last axis holds values, the rest being padding.
-    `starts_as_it_is`: an output that does not start as NaN."""
+    tensors of the call that begin here; `used` is how much of the last axis holds values, the rest being padding."""
 
     name: str
     views: tuple[Tensor, ...]
     flags: int
     align: int
     used: int | None = None
-    starts_as_it_is: bool = False
 
     @property
     def bytes(self) -> int:
@@ -55,10 +49,16 @@ class PlacedTensor:
 
     @property
     def is_output(self) -> bool:
-        return bool(self.flags & _OUTPUT)
+        return bool(self.flags & TensorFlags.OUTPUT)
+
+    def contents(self) -> bytes:
+        """Inputs as they are, outputs NaN, counters 0."""
+        if self.flags == TensorFlags.INPUT or self.flags & TensorFlags.STARTS_DEFINED:
+            return self.data()
+        return (b"\xff" if self.is_output else b"\0") * self.bytes
 
     def data(self) -> bytes:
-        """Contents of an input; gaps between its elements, and its padding, are NaN."""
+        """What the views hold; gaps between elements, and padding, are NaN."""
         raw = torch.full((self.bytes,), 0xFF, dtype=torch.uint8)
         for view in self.views:
             target, source = _lay_over(raw, view), view
@@ -85,13 +85,11 @@ class _Placed:
     tensors: list[PlacedTensor] = field(default_factory=list[PlacedTensor])
     numbers: dict[int, int] = field(default_factory=dict[int, int])
 
-    def number(
-        self, address: int, name: str, flags: int, align: int, used: int | None = None, starts_as_it_is: bool = False
-    ) -> int:
+    def number(self, address: int, name: str, flags: int, align: int, used: int | None = None) -> int:
         if address not in self.numbers:
             self.numbers[address] = len(self.tensors)
             views = tuple(t for t in self.keep if t.data_ptr() == address)
-            self.tensors.append(PlacedTensor(name, views, flags, align, used, starts_as_it_is))
+            self.tensors.append(PlacedTensor(name, views, flags, align, used))
         return self.numbers[address]
 
 
@@ -126,38 +124,20 @@ class LaunchMemory:
                     maps.append((place.offset, index, request))
                 case TensorAddress(name) if address:
                     tensor = contract.tensor(name)
-                    flags = _OUTPUT if tensor.role is Role.OUTPUT else 0
+                    flags = TensorFlags.OUTPUT if tensor.role is Role.OUTPUT else TensorFlags.INPUT
                     pointers.append((place.offset, placed.number(address, name, flags, tensor.align_bytes)))
                 case CapturedAddress() as captured if address:
                     used = _used(captured, sizes)
                     pointers.append((place.offset, placed.number(address, captured.name, 0, _CAPTURE_ALIGN, used)))
                 case TileListAddress(_, made) if address:
-                    flags = _OUTPUT if made else 0
-                    number = placed.number(address, place.field.name, flags, _LIST_ALIGN, starts_as_it_is=made)
-                    pointers.append((place.offset, number))
+                    flags = TensorFlags.OUTPUT | TensorFlags.STARTS_DEFINED if made else TensorFlags.INPUT
+                    pointers.append((place.offset, placed.number(address, place.field.name, flags, _LIST_ALIGN)))
                 case CounterAddress() if address:
-                    pointers.append((place.offset, placed.number(address, place.field.name, _ZERO, _COUNTER_ALIGN)))
+                    flags = TensorFlags.STARTS_AND_ENDS_ZERO
+                    pointers.append((place.offset, placed.number(address, place.field.name, flags, _COUNTER_ALIGN)))
                 case _:
                     pass
         return LaunchMemory(tuple(placed.tensors), tuple(pointers), tuple(maps))
-
-    def file(self, launch: Launch, schedule: int) -> bytes:
-        """The launch file: header, tensor records, pointers, maps, Params, data."""
-        counts = (len(self.tensors), len(self.pointers), len(self.maps), len(launch.params))
-        head = struct.pack(_HEADER, _MAGIC, *counts, launch.grid, launch.block, launch.shared_bytes, schedule)
-        tail = b"".join(struct.pack(_POINTER, *p) for p in self.pointers)
-        tail += b"".join(_map_record(*m) for m in self.maps) + launch.params
-        at = _aligned(len(head) + len(self.tensors) * struct.calcsize(_TENSOR) + len(tail))
-        records: list[bytes] = []
-        blobs: list[bytes] = []
-        for tensor in self.tensors:
-            blob = b"" if tensor.flags and not tensor.starts_as_it_is else tensor.data()
-            name, data_at = tensor.name.encode()[:47], at if blob else 0
-            records.append(struct.pack(_TENSOR, name, tensor.bytes, data_at, tensor.flags, tensor.align))
-            blobs.append(blob.ljust(_aligned(len(blob)), b"\0"))
-            at += len(blobs[-1])
-        start = head + b"".join(records) + tail
-        return start.ljust(_aligned(len(start)), b"\0") + b"".join(blobs)
 
     def give_back(self, outputs: bytes) -> None:
         """Put the outputs of a run into the tensors of the call."""
@@ -199,12 +179,3 @@ def _lay_over(raw: Tensor, view: Tensor) -> Tensor:
     """`raw` seen with the element type, shape and strides of `view`, whose span it may exceed."""
     whole = raw[: raw.numel() // view.element_size() * view.element_size()]
     return whole.view(view.dtype).as_strided(view.shape, view.stride())
-
-
-def _map_record(offset: int, tensor: int, request: TensorMapRequest) -> bytes:
-    width = request.tensor.element_size()
-    return struct.pack(_MAP, offset, tensor, *request.extents, *request.box, width, *request.strides_bytes)
-
-
-def _aligned(n: int) -> int:
-    return -(-n // 16) * 16
