@@ -28,9 +28,11 @@ from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.source import SourceFile, Span
 
 _HINTS: Final = re.compile(
-    r"(?<=^bra)\.uni$|(?<=^ret)\.uni$|(?<=^ld\.global)\.c[ags](?=\.)|\.(?:L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)"
+    r"(?<=^bra)\.uni$|(?<=^ret)\.uni$|\.(?:L1::\w+|L2::(?!global\b|evict\w*\.b64)\w+|level::\w+)(?=\.|$)"
 )
 """Modifiers that change neither a value nor an order."""
+_CACHE: Final = re.compile(r"(?P<access>^(?:ld|st)(?:\.global)?(?:\.nc)?)\.(?:ca|cg|cs|lu|wb|wt)(?=\.)")
+"""Which caches a weak access goes through: to the memory model, nothing."""
 _PARAMETER: Final = re.compile(r"(?<=^ld|^st)\.param(?:::func)?(?=\.)")
 _POLICY: Final = ".L2::cache_hint"
 _RANK_SPECIALS: Final = {
@@ -75,6 +77,7 @@ class Constants:
 
     widths: list[int]
     found: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
+    sinks: dict[int, int] = field(default_factory=dict[int, int])
 
     def slot(self, width: int, kind: int, value: int) -> int:
         key = (width, kind, value & (1 << 8 * width) - 1)
@@ -82,6 +85,13 @@ class Constants:
             self.found[key] = len(self.widths)
             self.widths.append(width)
         return self.found[key]
+
+    def sink(self, width: int) -> int:
+        """A register for results that nobody wants."""
+        if width not in self.sinks:
+            self.sinks[width] = len(self.widths)
+            self.widths.append(width)
+        return self.sinks[width]
 
 
 class _MismatchError(Exception):
@@ -98,7 +108,7 @@ def encode(program: Program, table: Table, files: Mapping[str, SourceFile]) -> t
 
 def row_name(found: Instruction) -> str:
     """The name that an instruction's row has: without hints, with the form of operands that decides between rows."""
-    name = _HINTS.sub("", found.name)
+    name = _CACHE.sub(r"\g<access>", _HINTS.sub("", found.name))
     if any(
         isinstance(x, Memory) and isinstance(x.base, AddressOf) and x.base.variable.space is Space.LOCAL
         for x in found.operands
@@ -161,7 +171,11 @@ class _Encoder:
 
     def _result_part(self, token: Token, part: Scalar) -> Slot:
         if isinstance(part, Sink):
-            return Slot(-1, 0, token.bytes or 0)
+            return (
+                Slot(-1, 0, 0)
+                if token.kind == "p"
+                else Slot(self.constants.sink(token.bytes or 8), 0, token.bytes or 8)
+            )
         if not isinstance(part, Reg) or part.negated or not token.takes(part.bytes):
             raise _MismatchError("has a result that its row does not give")
         return Slot(part.index, 0, part.bytes)
@@ -208,6 +222,8 @@ class _Encoder:
             case Value(bits, float_bytes):
                 if float_bytes is not None and float_bytes != width:
                     raise _MismatchError("has a float of another width than its row takes")
+                if not -(1 << 8 * width - 1) <= bits < 1 << 8 * width:
+                    raise _MismatchError(f"has a number that is too large for {width} bytes")
                 return Slot(self.constants.slot(width, 0, bits), 0, width)
             case Special(name):
                 if name not in SPECIALS:

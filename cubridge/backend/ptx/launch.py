@@ -53,7 +53,7 @@ class PlacedTensor:
 
     def contents(self) -> bytes:
         """Inputs as they are, outputs NaN, counters 0."""
-        if self.flags == TensorFlags.INPUT or self.flags & TensorFlags.STARTS_DEFINED:
+        if self.flags == TensorFlags.INPUT or self.flags & TensorFlags.STARTS_AS_IT_IS:
             return self.data()
         return (b"\xff" if self.is_output else b"\0") * self.bytes
 
@@ -130,7 +130,7 @@ class LaunchMemory:
                     used = _used(captured, sizes)
                     pointers.append((place.offset, placed.number(address, captured.name, 0, _CAPTURE_ALIGN, used)))
                 case TileListAddress(_, made) if address:
-                    flags = TensorFlags.OUTPUT | TensorFlags.STARTS_DEFINED if made else TensorFlags.INPUT
+                    flags = TensorFlags.OUTPUT | TensorFlags.STARTS_AS_IT_IS if made else TensorFlags.INPUT
                     pointers.append((place.offset, placed.number(address, place.field.name, flags, _LIST_ALIGN)))
                 case CounterAddress() if address:
                     flags = TensorFlags.STARTS_AND_ENDS_ZERO

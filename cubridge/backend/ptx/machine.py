@@ -47,7 +47,8 @@ class TensorFlags(IntEnum):
     INPUT = 0
     OUTPUT = 1
     STARTS_AND_ENDS_ZERO = 2
-    STARTS_DEFINED = 4
+    MAY_BE_UNKNOWN = 4
+    STARTS_AS_IT_IS = 8
 
 
 @dataclass(frozen=True, slots=True)

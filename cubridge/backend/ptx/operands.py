@@ -11,7 +11,8 @@ from cubridge.backend.ptx.program import AddressOf, Group, Memory, Operand, Reg,
 
 _INTEGER: Final = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _FLOAT: Final = re.compile(r"0[fF]([0-9a-fA-F]{8})$|0[dD]([0-9a-fA-F]{16})$")
-_OFFSET: Final = re.compile(r"(.*?)\s*([+-])\s*(-?(?:0[xX][0-9a-fA-F]+|\d+))$")
+_OFFSET: Final = re.compile(r"([+-])\s*(-?(?:0[xX][0-9a-fA-F]+|\d+))$")
+_MOST_OFFSET: Final = 1 << 31
 _SPECIAL: Final = re.compile(r"%[a-z]\w*(?:\.[xyz])?$")
 _PART: Final = re.compile(r"[{\[}\],]")
 
@@ -57,11 +58,13 @@ def _memory(parts: list[str], scopes: Sequence[Scope]) -> Memory:
 
 
 def _with_offset(text: str) -> tuple[str, int]:
-    found = _OFFSET.match(text)
-    if found is None or not found[1]:
+    found = _OFFSET.search(text)
+    if found is None or found.start() == 0:
         return text, 0
-    offset = int(found[3], 0)
-    return found[1], -offset if found[2] == "-" else offset
+    offset = _integer(found[2]) * (-1 if found[1] == "-" else 1)
+    if not -_MOST_OFFSET <= offset < _MOST_OFFSET:
+        raise OperandError(f"the offset {offset:#x} is too large")
+    return text[: found.start()].rstrip(), offset
 
 
 def _scalar(text: str, scopes: Sequence[Scope]) -> Scalar:

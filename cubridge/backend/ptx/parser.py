@@ -15,20 +15,22 @@ from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile, Span
 
 MOST_BYTES: Final = 64 << 20
-_COMMENT: Final = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENT: Final = re.compile(r'"[^"\n]*+"|//[^\n]*+|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _STEP: Final = re.compile(
     r"""\s*(?:(?P<open>\{)|(?P<close>\})|(?P<empty>;)
-    |(?P<place>\.(?:loc|file)\b[^\n]*)
-    |(?P<label>[\w$]+)\s*:(?!:)
-    |(?P<directive>\.[^;{}=]*(?:=\s*(?:\{[^{};]*\}|[^;{}]*))?)(?P<directive_end>;|(?=\{)|(?=\})|$)
-    |(?:@(?P<guard>!?[%\w$]+)\s+)?(?P<name>[a-z][\w.:]*)(?P<operands>[^;]*);)""",
+    |(?P<place>\.(?:loc|file)\b[^\n]*+)
+    |(?P<label>[\w$]++)\s*+:(?!:)
+    |(?P<directive>\.[^;{}=]*+(?:=\s*+(?:\{[^{};]*+\}|[^;{}]*+))?+)(?P<directive_end>;|(?=\{)|(?=\})|$)
+    |(?:@(?P<guard>!?[%\w$]++)\s++)?+(?P<name>[a-z][\w.:]*+)(?P<operands>[^;]*+);)""",
     re.VERBOSE,
 )
 _ENTRY: Final = re.compile(r"(?:\.visible\s+|\.weak\s+)*\.entry\s+([\w$]+)\s*\(([^)]*)\)(.*)", re.DOTALL)
 _RETURN: Final = ""
 """The label behind a call; no text can name it."""
-_THREADS: Final = re.compile(r"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-_MOST_THREADS: Final = re.compile(r"\.maxntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_THREADS: Final = re.compile(r"\.reqntid\s+(\d{1,9})(?:\s*,\s*(\d{1,9}))?(?:\s*,\s*(\d{1,9}))?")
+_MOST_THREADS: Final = re.compile(r"\.maxntid\s+(\d{1,9})(?:\s*,\s*(\d{1,9}))?(?:\s*,\s*(\d{1,9}))?")
+_MOST_REGISTERS: Final = 1 << 18
+_MOST_SCOPES: Final = 100
 _HEADER: Final = (".version", ".target", ".address_size")
 _SKIPPED: Final = (".pragma", ".alias", ".callprototype", ".branchtargets")
 _SECTION: Final = re.compile(r"\s*\.section\b[^{]*\{[^}]*\}")
@@ -159,6 +161,8 @@ class _Parser:
             self.threads = 1
             for n in fixed.groups():
                 self.threads *= int(n or 1)
+        elif "ntid" in tuning:
+            self._fail(step.start("directive"), step.end("directive"), "a number of threads of an unknown form")
         for number, param in enumerate(filter(None, (p.strip() for p in params.split(",")))):
             self._declare(step, param, -1 - number)
         self.at = step.end()
@@ -193,6 +197,8 @@ class _Parser:
             match step.lastgroup:
                 case "open":
                     self.scopes.append(Scope())
+                    if len(self.scopes) > _MOST_SCOPES:
+                        self._fail(step.start("open"), step.end("open"), f"braces are more than {_MOST_SCOPES} deep")
                 case "close":
                     self.scopes.pop()
                 case "place":
@@ -234,6 +240,8 @@ class _Parser:
                 self.predicates += 1
             else:
                 self.registers.append(width)
+        if self.predicates + len(self.registers) > _MOST_REGISTERS:
+            self._fail(step.start("directive"), step.end("directive"), f"more than {_MOST_REGISTERS} registers")
 
     def _variable(self, step: re.Match[str], directive: str) -> None:
         self._declare(step, directive, step.start())
@@ -247,7 +255,10 @@ class _Parser:
             declared = replace(declared, space=Space.LOCAL)
         own = declared.space is Space.LOCAL
         if own or key not in self.placed:
-            self.placed[key] = self.layout.place(declared)
+            placed = self.layout.place(declared)
+            if placed is None:
+                self._fail(step.start("directive"), step.end("directive"), "more bytes of variables than there may be")
+            self.placed[key] = placed
         self.scopes[-1 if own else 0].variables[declared.name] = self.placed[key]
 
     def _instruction(self, step: re.Match[str]) -> None:

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-_FILE: Final = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
+_FILE: Final = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"')
 _LOC: Final = re.compile(
-    r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:\s*,\s*function_name\s+[\w$]+(?:\+\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
+    r"\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(?:\s*,\s*function_name\s+[\w$]+(?:\+\d+)?\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?"
 )
 _DEEPEST: Final = 100
 

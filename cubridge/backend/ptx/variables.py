@@ -13,14 +13,16 @@ TYPE_BYTES: Final = {
     "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "pred": 0,
 }  # fmt: skip
 _REGISTERS: Final = re.compile(r"\.reg\s+\.(\w+)\s+(.+)")
-_NAME: Final = re.compile(r"(%?[\w$]+)(?:<(\d+)>)?$")
+_NAME: Final = re.compile(r"(%?[\w$]+)(?:<(\d{1,9})>)?$")
 _VARIABLE: Final = re.compile(
-    r"(?:\.(?:extern|visible|weak|common)\s+)*\.(global|const|shared|local|param)\s+(?:\.align\s+(\d+)\s+)?(?:\.attribute\([^)]*\)\s*)?"
-    r"\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?([\w$%]+)((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
+    r"(?:\.(?:extern|visible|weak|common)\s+)*\.(global|const|shared|local|param)\s+(?:\.align\s+(\d{1,9})\s+)?(?:\.attribute\([^)]*\)\s*)?"
+    r"\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)?(?:\.align\s+\d+\s+)?)?([\w$%]+)((?:\[\d{0,12}\])*)\s*(?:=\s*(.*))?$",
     re.DOTALL,
 )
 _MOST_REGISTERS: Final = 1 << 17
-_MOST_BYTES: Final = 1 << 28
+_MOST_BYTES: Final = {Space.GLOBAL: 1 << 26, Space.SHARED: 1 << 30, Space.LOCAL: 1 << 30, Space.PARAM: 1 << 16}
+"""Of all variables together; a launch has bounds of its own."""
+_MOST_ALIGN: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +69,20 @@ def declared_variable(directive: str) -> Declared | None:
     width, count = TYPE_BYTES[kind], 1
     for extent in re.findall(r"\[(\d*)\]", extents):
         count *= int(extent or 0)
-    if width * count > _MOST_BYTES:
+    alignment = width if align is None else int(align)
+    if width == 0 or not 0 < alignment <= _MOST_ALIGN or alignment & (alignment - 1):
         return None
     data = b"" if initial is None else _initial(initial, width)
-    return (
-        None
-        if data is None
-        else Declared(name, Space(space), width * count, int(align or width), "[]" in extents, data)
-    )
+    return None if data is None else Declared(name, Space(space), width * count, alignment, "[]" in extents, data)
 
 
 def _initial(text: str, width: int) -> bytes | None:
     """The bytes of `5`, `0f3F800000` or `{1, 2}`; None for addresses and other forms."""
     data = b""
     for item in filter(None, (x.strip() for x in text.strip().strip("{}").split(","))):
-        if found := re.fullmatch(r"0[fFdD]([0-9a-fA-F]+)", item):
+        if found := re.fullmatch(r"0[fFdD]([0-9a-fA-F]{1,16})", item):
             number = int(found[1], 16)
-        elif re.fullmatch(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?", item):
+        elif re.fullmatch(r"-?(?:0[xX][0-9a-fA-F]{1,16}|0|[1-9]\d{0,19})U?", item):
             number = int(item.rstrip("U"), 0)
         else:
             return None
@@ -98,9 +97,12 @@ class Layout:
     ends: dict[Space, int] = field(default_factory=lambda: dict.fromkeys(Space, 0))
     data: bytearray = field(default_factory=bytearray)
 
-    def place(self, declared: Declared) -> Variable:
+    def place(self, declared: Declared) -> Variable | None:
+        """None where there is no room."""
         space = Space.GLOBAL if declared.space is Space.CONST else declared.space
         offset = -(-self.ends[space] // declared.align) * declared.align
+        if offset + declared.bytes > _MOST_BYTES[space]:
+            return None
         if not declared.unsized or space is not Space.SHARED:
             self.ends[space] = offset + declared.bytes
         if space is Space.GLOBAL:

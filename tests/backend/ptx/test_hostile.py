@@ -7,13 +7,14 @@ import time
 from functools import cache
 
 import pytest
+import torch
 
 from cubridge.backend.compile.nvrtc import run_nvrtc
 from cubridge.backend.ptx.machine import Grid, Machine, PtxLaunch, Schedule, TensorMemory
 from cubridge.backend.ptx.parser import MOST_BYTES, parse_program
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile
-from tests.backend.ptx.foreign import HEAD
+from tests.backend.ptx.foreign import HEAD, Given, run
 from tests.backend.ptx.test_foreign import TMA
 from tests.backend.ptx.test_foreign_hopper import TWO_PRODUCTS
 
@@ -45,6 +46,9 @@ def said(body: str, grid: Grid | None = None) -> Diagnostic:
     return caught.value.diagnostics[0]
 
 
+ONE_THREAD = "mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 exit;\n"
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -68,6 +72,8 @@ def said(body: str, grid: Grid | None = None) -> Diagnostic:
         ("bar.sync 1, 33;", "CU834"),
         ("setmaxnreg.inc.sync.aligned.u32 256;", "CU832"),
         ("mov.u32 %r1, 64;\nmbarrier.arrive.shared::cta.b64 _, [%r1];", "CU834"),
+        (f"{ONE_THREAD}mbarrier.init.shared::cta.b64 [64], 0;\nmbarrier.arrive.shared::cta.b64 _, [64];", "CU834"),
+        (f"{ONE_THREAD}mbarrier.init.shared::cta.b64 [64], 0x100000;", "CU834"),
         ("add.s32 %r1, %r2, 1;\nsetp.eq.s32 %p1, %r1, 0;\n@%p1 ret;", "CU833"),
     ],
 )
@@ -77,6 +83,17 @@ def test_hostile_bodies(body: str, code: str) -> None:
 
 def test_a_text_that_runs_past_its_end() -> None:
     assert len(launched(TEXT.format("mov.u32 %r1, 5;"))) == 1
+
+
+def test_a_barrier_without_arrivals_that_nobody_uses() -> None:
+    assert len(launched(TEXT.format(f"{ONE_THREAD}mbarrier.init.shared::cta.b64 [64], 0;"))) == 1
+
+
+@pytest.mark.parametrize(
+    "body", ["add.s32 _, 1, 2;", "shfl.sync.idx.b32 _|%p1, 5, 0, 31, -1;", "mov.pred _, 1;", "mov.b64 {_, _}, 7;"]
+)
+def test_results_that_nobody_wants(body: str) -> None:
+    assert len(launched(TEXT.format(body))) == 1
 
 
 def test_blocks_that_are_too_large() -> None:
@@ -99,6 +116,29 @@ def test_more_text_than_is_read() -> None:
     with pytest.raises(CuError) as caught:
         parse_program(SourceFile("kernel.ptx", b" " * (MOST_BYTES + 1)), "kernel")
     assert caught.value.diagnostics[0].code == "CU838"
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "message"),
+    [
+        (
+            "__shared__ char big[1 << 20]; big[t] = 1; __syncthreads(); y[t] = big[31 - t];",
+            "CU836",
+            "1048576 bytes of shared memory",
+        ),
+        ("char big[1 << 20]; big[(int)x[t]] = 1; y[t] = big[(int)x[0]];", "CU836", "of local memory"),
+        ('asm volatile("frobnicate.b32 %0;" :: "r"(t));', "CU839", "frobnicate"),
+        ('asm volatile(".frobnicate 5;");', "CU838", "an unknown directive"),
+        ('for (;;) asm volatile("" ::: "memory");', "CU837", "does not end"),
+        ("((float*)(u64)t)[0] = 1;", "CU835", "no tensor's"),
+        ('asm volatile("st.shared.u32 [%0], 1;" :: "r"(0x7fffff00));', "CU835", "shared memory"),
+    ],
+)
+def test_hostile_cuda(statement: str, code: str, message: str) -> None:
+    text = f"G(const float* x, float* y) {{ const int t = threadIdx.x; {statement} }}"
+    with pytest.raises(CuError) as caught:
+        run(text, Given((torch.ones(32), torch.empty(32)), threads=32), seconds=0.5)
+    assert caught.value.diagnostics[0].code == code and message in caught.value.diagnostics[0].message
 
 
 @cache

@@ -97,6 +97,15 @@ ret; // .loc 1 99 1
         ("add.s32 %r1, %r2, %rd3;", "CU838", "`add.s32` has an operand of another width than its row takes", ""),
         ("mov.u32 %r1, %envreg3;", "CU838", "`mov.u32` reads `%envreg3`, which the emulator does not have", ""),
         ("add.frob.s32 %r1, %r2, %r3;", "CU839", "the emulator has no row for the instruction `add.frob.s32`", ""),
+        ("ld.global.u32 %r1, [%rd1+0x100000000];", "CU838", "the offset 0x100000000 is too large", ""),
+        ("ld.global.u32 %r1, [%rd1+08];", "CU838", "`08` is no number", ""),
+        ("add.s32 %r1, %r2, 0x100000000;", "CU838", "has a number that is too large for 4 bytes", ""),
+        (".shared .align 0 .b8 x[4];", "CU838", "a variable of an unknown form", ".shared .align 0 .b8 x[4]"),
+        (".shared .align 3 .b8 x[4];", "CU838", "a variable of an unknown form", ".shared .align 3 .b8 x[4]"),
+        (".shared .pred x;", "CU838", "a variable of an unknown form", ".shared .pred x"),
+        (".global .b8 x[99999999];", "CU838", "more bytes of variables than there may be", ".global .b8 x[99999999]"),
+        (3 * ".reg .b32 %m<131072>; ", "CU838", "more than 262144 registers", ".reg .b32 %m<131072>"),
+        ("{" * 200, "CU838", "braces are more than 100 deep", "{"),
         ("ld.global.L2::128B.u31 %r1, [%rd1];", "CU839", "no row for the instruction `ld.global.u31`", ""),
     ],
 )  # fmt: skip
@@ -104,6 +113,13 @@ def test_refusals(body: str, code: str, message: str, place: str) -> None:
     found = refused(body)
     assert (found.code, found.span.text) == (code, place or body)
     assert message in found.message
+
+
+@pytest.mark.parametrize(
+    "body", ["a" * 1_000_000, "/*" * 500_000, f"ld.u32 %r1, [%rd1{' ' * 100_000}+ ];", "@" + "%p" * 500_000]
+)
+def test_long_texts_are_refused_at_once(body: str) -> None:
+    assert refused(body).code == "CU838"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ constexpr u64 OFFSET_BITS = (1ull << SPACE_SHIFT) - 1;
 constexpr int RANK_SHIFT = 24;
 constexpr u32 SHARED_BITS = (1u << RANK_SHIFT) - 1;
 
-enum TensorFlags : u32 { OUTPUT = 1, STARTS_AND_ENDS_ZERO = 2, STARTS_DEFINED = 4 };
+// MAY_BE_UNKNOWN: what nothing wrote may be put there, such as the padding of a structure. STARTS_AS_IT_IS: an output that is not
+// unwritten at first.
+enum TensorFlags : u32 { OUTPUT = 1, STARTS_AND_ENDS_ZERO = 2, MAY_BE_UNKNOWN = 4, STARTS_AS_IT_IS = 8 };
 
 constexpr u64 STRONG_ACCESS = 1ull << 32;
 
@@ -28,8 +30,8 @@ struct Tensor {
     u32 flags = 0;
     std::vector<u8> bytes;
     std::vector<u64> written, read;  // stamps; STRONG_ACCESS set where atomics or strong accesses did it
+    bool starts_known() const { return flags & (STARTS_AND_ENDS_ZERO | STARTS_AS_IT_IS); }
     bool writable() const { return flags & (OUTPUT | STARTS_AND_ENDS_ZERO); }
-    bool starts_undefined() const { return !(flags & (STARTS_AND_ENDS_ZERO | STARTS_DEFINED)); }
 };
 
 constexpr u64 MAP_MAGIC = 0x50414d5854504243ull;  // what the parameters hold in place of a map, before its number

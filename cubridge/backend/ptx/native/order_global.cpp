@@ -30,7 +30,7 @@ bool read_global(Step& s, Tensor& t, u64 offset, u32 bytes, int lane) {
     bool undefined = false;
     for (u32 x = 0; x < bytes; ++x) {
         const Stamp stamp = (Stamp)t.written[offset + x];
-        undefined |= !stamp && t.starts_undefined();
+        undefined |= !stamp && !t.starts_known();
         if (stamp && !ordered(s, stamp, lane))
             s.race("global memory is read without an order after the write", {the(s, stamp, "the write")});
         t.read[offset + x] = stamp_of(s, lane);
@@ -60,7 +60,7 @@ u8* strong_global(Step& s, Tensor& t, u64 offset, u32 bytes, int lane, bool writ
     const Stamp now = stamp_of(s, lane);
     for (u64 x = offset; x < offset + bytes; ++x) {
         const u64 written = t.written[x], read = t.read[x];
-        if (reads && !written && t.starts_undefined())
+        if (reads && !written && !t.starts_known())
             s.race("an atomic access finds a value that nothing has written");
         if ((Stamp)written && !(written & STRONG_ACCESS) && !ordered(s, (Stamp)written, lane)) {
             s.race("global memory is accessed without an order after the last write", {the(s, (Stamp)written, "the write")});

@@ -62,15 +62,15 @@ static void add_order(Rows& rows, const char* type, const char* source) {
     add_compare<T, [](T a, T b) { return a != b && !(a != a) && !(b != b); }>(rows, "ne", type, source, "a is not b");
     add_compare<T, [](T a, T b) { return a < b; }>(rows, "lt", type, source, "a < b");
     add_compare<T, [](T a, T b) { return a <= b; }>(rows, "le", type, source, "a <= b");
-    add_compare<T, [](T a, T b) { return a > b; }>(rows, "gt", type, source, "a > b");
-    add_compare<T, [](T a, T b) { return a >= b; }>(rows, "ge", type, source, "a >= b");
+    add_compare<T, [](T a, T b) { return (a > b); }>(rows, "gt", type, source, "a > b");
+    add_compare<T, [](T a, T b) { return (a >= b); }>(rows, "ge", type, source, "a >= b");
 }
 template <class T>
 static void add_unsigned_names(Rows& rows, const char* type, const char* source) {
     add_compare<T, [](T a, T b) { return a < b; }>(rows, "lo", type, source, "a < b");
     add_compare<T, [](T a, T b) { return a <= b; }>(rows, "ls", type, source, "a <= b");
-    add_compare<T, [](T a, T b) { return a > b; }>(rows, "hi", type, source, "a > b");
-    add_compare<T, [](T a, T b) { return a >= b; }>(rows, "hs", type, source, "a >= b");
+    add_compare<T, [](T a, T b) { return (a > b); }>(rows, "hi", type, source, "a > b");
+    add_compare<T, [](T a, T b) { return (a >= b); }>(rows, "hs", type, source, "a >= b");
 }
 template <class T>
 static void add_equality(Rows& rows, const char* type, const char* source) {
@@ -98,8 +98,8 @@ static void add_narrow_order(Rows& rows, const char* type) {
     add_narrow<T, [](T a, T b) { return a != b; }>(rows, "ne", type, "a is not b");
     add_narrow<T, [](T a, T b) { return a < b; }>(rows, "lt", type, "a < b");
     add_narrow<T, [](T a, T b) { return a <= b; }>(rows, "le", type, "a <= b");
-    add_narrow<T, [](T a, T b) { return a > b; }>(rows, "gt", type, "a > b");
-    add_narrow<T, [](T a, T b) { return a >= b; }>(rows, "ge", type, "a >= b");
+    add_narrow<T, [](T a, T b) { return (a > b); }>(rows, "gt", type, "a > b");
+    add_narrow<T, [](T a, T b) { return (a >= b); }>(rows, "ge", type, "a >= b");
 }
 
 // One predicate that decides the result makes the other's value, known or not, irrelevant.
@@ -142,8 +142,8 @@ void add_compare_rows(Rows& rows) {
     add_narrow<u16, [](u16 a, u16 b) { return a != b; }>(rows, "ne", "b16", "a is not b");
     add_unordered<[](f32 a, f32 b) { return unordered(a, b) || a == b; }>(rows, "equ", "a = b, or one is NaN");
     add_unordered<[](f32 a, f32 b) { return !(a == b); }>(rows, "neu", "a is not b, or one is NaN");
-    add_unordered<[](f32 a, f32 b) { return !(a >= b); }>(rows, "ltu", "a < b, or one is NaN");
-    add_unordered<[](f32 a, f32 b) { return !(a > b); }>(rows, "leu", "a <= b, or one is NaN");
+    add_unordered<[](f32 a, f32 b) { return (!(a >= b)); }>(rows, "ltu", "a < b, or one is NaN");
+    add_unordered<[](f32 a, f32 b) { return (!(a > b)); }>(rows, "leu", "a <= b, or one is NaN");
     add_unordered<[](f32 a, f32 b) { return !(a <= b); }>(rows, "gtu", "a > b, or one is NaN");
     add_unordered<[](f32 a, f32 b) { return !(a < b); }>(rows, "geu", "a >= b, or one is NaN");
     add_unordered<[](f32 a, f32 b) { return !unordered(a, b); }>(rows, "num", "neither is NaN");

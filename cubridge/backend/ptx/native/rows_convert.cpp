@@ -105,8 +105,8 @@ void add_convert_rows(Rows& rows) {
     add(rows, "cvt.rn.f16x2.f32", "r = r r", "a above b, each to nearest even; NaN is 0x7fff",
         binary<u32, f32, f32, [](f32 a, f32 b) { return half_of(a) << 16 | half_of(b); }>);
     add(rows, "cvt.sat.f32.f32", "r = r", "in 0 to 1; NaN is 0",
-        unary<f32, f32, [](f32 a) { return a != a || a <= 0 ? 0.f
-                                           : a > 1         ? 1.f
-                                                           : a; }>);
+        unary<f32, f32, [](f32 a) { return (a != a || a <= 0 ? 0.f
+                                            : a > 1         ? 1.f
+                                                            : a); }>);
 }
 }  // namespace ptx

@@ -15,20 +15,20 @@ static void add_width(Rows& rows, const std::string& n, const std::string& r) {
     }
     constexpr int BITS = sizeof(U) * 8;
     add(rows, "min.s" + n, two, "the smaller", binary<S, S, S, [](S a, S b) { return a < b ? a : b; }>);
-    add(rows, "max.s" + n, two, "the larger", binary<S, S, S, [](S a, S b) { return a > b ? a : b; }>);
+    add(rows, "max.s" + n, two, "the larger", binary<S, S, S, [](S a, S b) { return a < b ? b : a; }>);
     add(rows, "min.u" + n, two, "the smaller", binary<U, U, U, [](U a, U b) { return a < b ? a : b; }>);
-    add(rows, "max.u" + n, two, "the larger", binary<U, U, U, [](U a, U b) { return a > b ? a : b; }>);
+    add(rows, "max.u" + n, two, "the larger", binary<U, U, U, [](U a, U b) { return a < b ? b : a; }>);
     add(rows, "neg.s" + n, one, "-a, modulo 2^n", unary<U, U, [](U a) { return 0 - a; }>);
     add(rows, "abs.s" + n, one, "|a|, modulo 2^n", unary<U, S, [](S a) { return a < 0 ? 0 - (U)a : (U)a; }>);
     add(rows, "not.b" + n, one, "every bit the other", unary<U, U, [](U a) { return ~a; }>);
     add(rows, "xor.b" + n, two, "bits of one of both", binary<U, U, U, [](U a, U b) { return a ^ b; }>);
-    add(rows, "shl.b" + n, shift, "a << b; 0 for b >= n", binary<U, U, u32, [](U a, u32 b) { return b >= BITS ? 0 : a << b; }>);
+    add(rows, "shl.b" + n, shift, "a << b; 0 for b >= n", binary<U, U, u32, [](U a, u32 b) { return (b >= BITS ? 0 : a << b); }>);
     for (const char* t : {"u", "b"}) {
         add(rows, std::string("shr.") + t + n, shift, "a >> b; 0 for b >= n",
-            binary<U, U, u32, [](U a, u32 b) { return b >= BITS ? 0 : a >> b; }>);
+            binary<U, U, u32, [](U a, u32 b) { return (b >= BITS ? 0 : a >> b); }>);
     }
     add(rows, "shr.s" + n, shift, "a >> b, the sign shifted in; b >= n as n - 1",
-        binary<S, S, u32, [](S a, u32 b) { return a >> (b >= BITS ? BITS - 1 : b); }>);
+        binary<S, S, u32, [](S a, u32 b) { return (a >> (b >= BITS ? BITS - 1 : b)); }>);
     add(rows, "clz.b" + n, "r = " + r, "zeros above the highest one",
         unary<u32, U, [](U a) { return a ? __builtin_clzll((u64)a) - (64 - BITS) : BITS; }>);
     add(rows, "popc.b" + n, "r = " + r, "ones", unary<u32, U, [](U a) { return __builtin_popcountll(a); }>);
@@ -139,11 +139,11 @@ void add_integer_rows(Rows& rows) {
     add(rows, "not.b16", "r = r", "every bit the other", unary<u32, u32, [](u32 a) { return (u16)~a; }>);
     add(rows, "xor.b16", "r = r r", "bits of one of both", binary<u32, u32, u32, [](u32 a, u32 b) { return (u16)(a ^ b); }>);
     add(rows, "shl.b16", "r = r r", "a << b; 0 for b >= 16",
-        binary<u32, u32, u32, [](u32 a, u32 b) { return b > 15 ? 0 : (u16)(a << b); }>);
+        binary<u32, u32, u32, [](u32 a, u32 b) { return (b > 15 ? 0 : (u16)(a << b)); }>);
     add(rows, "shr.u16", "r = r r", "a >> b; 0 for b >= 16",
-        binary<u32, u32, u32, [](u32 a, u32 b) { return b > 15 ? 0 : (u16)a >> b; }>);
+        binary<u32, u32, u32, [](u32 a, u32 b) { return (b > 15 ? 0 : (u16)a >> b); }>);
     add(rows, "shr.s16", "r = r r", "a >> b, the sign shifted in",
-        binary<u32, u32, u32, [](u32 a, u32 b) { return (u16)((s16)a >> (b > 15 ? 15 : b)); }>);
+        binary<u32, u32, u32, [](u32 a, u32 b) { return ((u16)((s16)a >> (b > 15 ? 15 : b))); }>);
     for (const char* n : {"16", "32"}) {
         add(rows, std::string("and.b") + n, "r = r r", "bits of both", both_or_one<u32, true>, Undefined::own);
         add(rows, std::string("or.b") + n, "r = r r", "bits of either", both_or_one<u32, false>, Undefined::own);
@@ -164,26 +164,28 @@ void add_integer_rows(Rows& rows) {
         binary<u32, u32, u32, [](u32 a, u32 b) { return (s32)(s16)a * (s16)b; }>);
     add(rows, "mul.wide.u16", "r = r r", "all 32 bits of a * b",
         binary<u32, u32, u32, [](u32 a, u32 b) { return (u32)(u16)a * (u16)b; }>);
-    add(rows, "mul.hi.s32", "r = r r", "high half of a * b", binary<s32, s32, s32, [](s32 a, s32 b) { return (s64)a * b >> 32; }>);
-    add(rows, "mul.hi.u32", "r = r r", "high half of a * b", binary<u32, u32, u32, [](u32 a, u32 b) { return (u64)a * b >> 32; }>);
+    add(rows, "mul.hi.s32", "r = r r", "high half of a * b",
+        binary<s32, s32, s32, [](s32 a, s32 b) { return ((s64)a * b >> 32); }>);
+    add(rows, "mul.hi.u32", "r = r r", "high half of a * b",
+        binary<u32, u32, u32, [](u32 a, u32 b) { return ((u64)a * b >> 32); }>);
     add(rows, "mul.hi.s64", "R = R R", "high half of a * b",
-        binary<s64, s64, s64, [](s64 a, s64 b) { return (s64)((__int128)a * b >> 64); }>);
+        binary<s64, s64, s64, [](s64 a, s64 b) { return ((s64)((__int128)a * b >> 64)); }>);
     add(rows, "mul.hi.u64", "R = R R", "high half of a * b",
-        binary<u64, u64, u64, [](u64 a, u64 b) { return (u64)((unsigned __int128)a * b >> 64); }>);
+        binary<u64, u64, u64, [](u64 a, u64 b) { return ((u64)((unsigned __int128)a * b >> 64)); }>);
     add(rows, "mad.wide.s32", "R = r r R", "a * b + c, 64 bits",
         ternary<s64, s32, s32, s64, [](s32 a, s32 b, s64 c) { return (u64)((s64)a * b) + (u64)c; }>);
     add(rows, "mad.wide.u32", "R = r r R", "a * b + c, 64 bits",
         ternary<u64, u32, u32, u64, [](u32 a, u32 b, u64 c) { return (u64)a * b + c; }>);
     add(rows, "mad.hi.u32", "r = r r r", "high half of a * b, plus c",
-        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return (u32)((u64)a * b >> 32) + c; }>);
+        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return ((u32)((u64)a * b >> 32) + c); }>);
     add(rows, "shf.l.wrap.b32", "r = r r r", "high half of {b, a} << (c mod 32)",
-        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return ((u64)b << 32 | a) << (c & 31) >> 32; }>);
+        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return (((u64)b << 32 | a) << (c & 31) >> 32); }>);
     add(rows, "shf.r.wrap.b32", "r = r r r", "low half of {b, a} >> (c mod 32)",
-        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return ((u64)b << 32 | a) >> (c & 31); }>);
+        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return (((u64)b << 32 | a) >> (c & 31)); }>);
     add(rows, "shf.l.clamp.b32", "r = r r r", "high half of {b, a} << min(c, 32)",
-        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return c > 31 ? a : ((u64)b << 32 | a) << c >> 32; }>);
+        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return (c > 31 ? a : ((u64)b << 32 | a) << c >> 32); }>);
     add(rows, "shf.r.clamp.b32", "r = r r r", "low half of {b, a} >> min(c, 32)",
-        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return c > 31 ? b : ((u64)b << 32 | a) >> c; }>);
+        ternary<u32, u32, u32, u32, [](u32 a, u32 b, u32 c) { return (c > 31 ? b : ((u64)b << 32 | a) >> c); }>);
     add(rows, "brev.b32", "r = r", "the bits in the other order", unary<u32, u32, reversed>);
     add(rows, "bfind.u32", "r = r", "place of the highest one; 2^32 - 1 for 0",
         unary<u32, u32, [](u32 a) { return a ? 31 - __builtin_clz(a) : ~0u; }>);

@@ -11,6 +11,8 @@ u32 mbarrier_key(Place p) {
 Mbarrier& mbarrier_at(Step& s, u32 key) {
     const auto found = s.c.mbarriers.find(key);
     if (found == s.c.mbarriers.end()) s.misuse("a barrier is used that nothing initialised");
+    const Mbarrier& b = found->second;
+    if (b.count == 0) s.misuse("a barrier is used whose phases take no arrivals", {{b.init_pc, "the initialisation"}});
     return found->second;
 }
 
@@ -48,7 +50,7 @@ static Next init(Step& s) {
         const u32 key = key_of(s, 0, l), count = s.in<u32>(1)[l];
         const Place p = {key >> RANK_SHIFT, key & SHARED_BITS};
         if (s.c.mbarriers.count(key)) s.misuse("a barrier is initialised twice", {{s.c.mbarriers[key].init_pc, "first"}});
-        if (count < 1 || count >= 1u << 20) s.misuse("a barrier is initialised with less than one arrival");
+        if (count >= 1u << 20) s.misuse("a barrier is initialised with more arrivals than it can count");
         if (s.c.mbarriers.size() == MAX_MBARRIERS) s.fault(FaultKind::launch, "more barriers than the emulator supports");
         check_shared_write(s, p, 8, l);
         note_shared_write(s, p, 8, l, false);

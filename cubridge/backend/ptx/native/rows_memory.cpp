@@ -55,7 +55,7 @@ static Next store(Step& s) {
         const u64 address = s.address(0, l);
         const bool to_tensor =
             row.c != (int)Space::shared && row.c != (int)Space::local && address >> SPACE_SHIFT == (u64)Space::tensor;
-        if (to_tensor && (undefined >> l & 1)) {
+        if (to_tensor && (undefined >> l & 1) && !(tensor_at(s, address, row.a * count, "written", true).flags & MAY_BE_UNKNOWN)) {
             for (int k = 1; k <= count; ++k) {
                 if (s.undefined_of(s.source(k)) >> l & 1) undefined_fault(s, "a result in global memory", s.origin_of(s.source(k)));
             }

@@ -59,8 +59,8 @@ static Next from_generic(Step& s) {
 
 static Next move_predicate(Step& s) {
     const Operand& from = s.source(0);
-    s.set_predicate(0, s.predicate(0), s.undefined_of(from));
-    if (s.undefined_of(from) & s.mask) s.w.predicates_origin[s.operand(0).slot] = s.origin_of(from);
+    s.set_predicate(0, s.predicate(0));
+    s.set_undefined(s.operand(0), s.undefined_of(from), s.origin_of(from));
     return Next::go_on;
 }
 

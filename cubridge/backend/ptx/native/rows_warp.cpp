@@ -125,7 +125,7 @@ static Next sync_warp(Step& s) {
 template <class T>
 static void add_reductions(Rows& rows, const std::string& type) {
     add(rows, "redux.sync.max." + type, "r = r r", "the largest of the lanes in b",
-        reduce<T, [](T a, T b) { return a > b ? a : b; }>, Undefined::strict);
+        reduce<T, [](T a, T b) { return a < b ? b : a; }>, Undefined::strict);
     add(rows, "redux.sync.min." + type, "r = r r", "the smallest of the lanes in b",
         reduce<T, [](T a, T b) { return a < b ? a : b; }>, Undefined::strict);
     add(rows, "redux.sync.add." + type, "r = r r", "the sum of the lanes in b",
