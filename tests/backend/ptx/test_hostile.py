@@ -31,9 +31,9 @@ TEXT = """\
 """
 
 
-def launched(text: str, seconds: float = 2.0, grid: Grid | None = None) -> tuple[bytes, ...]:
+def launched(text: str, seconds: float = 2.0, grid: Grid | None = None, flags: int = 1) -> tuple[bytes, ...]:
     machine = Machine(parse_program(SourceFile.from_text("kernel.ptx", text), "kernel"), {})
-    tensors = (TensorMemory("x", b"\xff" * 4096, 1, 16),)
+    tensors = (TensorMemory("x", b"\xff" * 4096, flags, 16),)
     params = bytes(max(8, machine.program.param_bytes))
     return machine.run(
         PtxLaunch(grid or Grid((1, 1, 1), (64, 1, 1), 4096), params, tensors, ((0, 0),)), Schedule.HOSTILE, seconds

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cubridge.backend.ptx.machine import TensorFlags
+from cubridge.ir.diagnostics import CuError
 from tests.backend.ptx.test_hostile import TEXT, launched, said
 
 ASKS = "ld.param.u64 %q1, [x];\nmov.u32 %r5, %tid.x;\nmul.wide.u32 %q2, %r5, 4;\nadd.s64 %q1, %q1, %q2;\n"
@@ -37,3 +39,11 @@ def test_values_that_are_not_used(body: str) -> None:
 def test_decisions(body: str) -> None:
     found = said(ASKS + body)
     assert found.code == "CU833" and "nothing has written" in found.message
+
+
+def test_memory_that_may_hold_anything() -> None:
+    body = TEXT.format(f"{ASKS}st.global.u32 [%q1], %r2;\nst.global.u32 [%q1+1024], %r4;")
+    [x] = launched(body, flags=TensorFlags.OUTPUT | TensorFlags.MAY_BE_UNKNOWN)
+    assert x[1024:1028] == b"\2\0\0\0"
+    with pytest.raises(CuError, match="a result in global memory"):
+        launched(body)
