@@ -155,12 +155,21 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
     """Batched products as torch makes them itself, but with symbolic sizes: on some processors its own code asks for numbers."""
+    if a.dim() > 2 and b.dim() == 2:
+        return torch.mm(a.reshape(-1, a.shape[-1]), b).view(*a.shape[:-1], b.shape[-1])
     if a.dim() < 3 or b.dim() < 3:
         raise UseOriginal
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     left = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:])
     right = b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
     return torch.bmm(left, right).view(*batch, a.shape[-2], b.shape[-1])
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if x.dim() < 3 or weight.dim() != 2:
+        raise UseOriginal
+    product = _matmul(x, weight.mT)
+    return product if bias is None else product + bias
 
 
 _NUMBERS: Final = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
@@ -220,6 +229,7 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.as_tensor: _tensor_from_number,
     torch.scalar_tensor: _tensor_from_number,
     F.pad: _pad,
+    F.linear: _linear,
     **{getattr(torch.Tensor, f"{name}_"): _in_place(name) for name in _IN_PLACE},
     **{getattr(torch, f"{name}_"): _in_place(name) for name in _IN_PLACE if hasattr(torch, f"{name}_")},
     torch.Tensor.fill_diagonal_: _fill_diagonal,

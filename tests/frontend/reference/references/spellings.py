@@ -89,6 +89,15 @@ def sentinel(q, k, v, pad):
     return attend(plain_scores(q, k).masked_fill(column > rows(q), -torch.inf), q, v)
 
 
+LINEAR = torch.nn.Linear(1, 1, bias=False)
+
+
+@accepts(score="s * D ** -0.5 - weight[0] * (j - i)", captures=("weight[1] state f32",))
+def linear_in_the_distance(q, k, v):
+    lag = (rows(q) - keys(k)).float()[..., None]
+    return attend(plain_scores(q, k) + LINEAR(lag)[..., 0], q, v)
+
+
 @accepts(score="-sqrt(maximum(k_factor[b, h // (Hq // Hk), j] - s * 2 + q_factor[b, h, i], 0))",
          captures=("k_factor[B, Hk, Lk] computed f32", "q_factor[B, Hq, Lq] computed f32"))  # fmt: skip
 def distance_of_torch(q, k, v):
