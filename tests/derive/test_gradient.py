@@ -43,11 +43,9 @@ SAVED = {
     "softmax": (softmax(), ("out", "lse"), "l"),
     "sink": (normalised("exp(x - m)", {"l": "sum exp(x - m)"}, "acc * 2 / (l + exp(1 - m))"), ("out", "lse"), "l + exp(1 - m)"),
     "a sum of other terms": (normalised("exp(x - m)", {"l": "sum 2 * exp(x - m)"}, "acc / l"), ("out", "lse"), "l"),
-    "two divisors": (
-        normalised("exp(x - m)", {"l": "sum exp(x - m)", "n": "sum 1"}, "acc / l / n"), ("out", "acc", "m", "l", "n"), None,
-    ),
-    "not linear": (normalised("exp(x - m)", {"l": "sum exp(x - m)"}, "acc / l + acc * acc / (l * l)"), ("acc", "m", "l"), None),
-    "no row": (elementwise("maximum(x, 0)", "acc / Lk"), (), None),
+    "two divisors": (normalised("exp(x - m)", {"l": "sum exp(x - m)", "n": "sum 1"}, "acc / l / n"), ("out", "acc", "m", "l", "n"),
+    None), "not linear": (normalised("exp(x - m)", {"l": "sum exp(x - m)"}, "acc / l + acc * acc / (l * l)"), ("acc", "m", "l"),
+    None), "no row": (elementwise("maximum(x, 0)", "acc / Lk"), (), None),
     "a sum": (normalised("abs(x)", {"l": "sum abs(x)"}, "acc / l"), ("out", "l"), None),
 }  # fmt: skip
 

@@ -15,16 +15,18 @@ from cubridge.judge.inputs import make_inputs
 SHAPE = Shape(2, 4, 2, 9, 13, 8)
 
 
-def check_gradient(traced: Traced) -> None:
-    """At a small shape, where one query is 0 and its scores stand at the bounds of ReLUs. Rows that see no key, of which a
-    reference makes NaN, are given no gradient; where they poison its others all the same, PyTorch's of the spec is the measure
-    alone. Values that are computed from q and k have gradients of their own, which `TracedReference.gradient` refuses to lose."""
+def check_gradient(traced: Traced, at_bounds: bool = True) -> None:
+    """At a small shape, where one query is 0, if `at_bounds`, and its scores stand at the bounds of ReLUs. Rows that see no key,
+    of which a reference makes NaN, are given no gradient; where they poison its others all the same, PyTorch's of the spec is the
+    measure alone. Values that are computed from q and k have gradients of their own, which `TracedReference.gradient` refuses to
+    lose."""
     spec = traced.spec
     if any(traced.inputs_of(c.name) & {"q", "k", "v"} for c in spec.captures):
         return
     for shape in fitting_shapes(spec, [SHAPE]):
         q, k, v = make_inputs("random", shape, torch.bfloat16, seed=1)
-        q[:, :, shape.Lq // 3] = 0.0
+        if at_bounds:
+            q[:, :, shape.Lq // 3] = 0.0
         extra = traced.extra(shape)
         captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
         empty = traced.empty_rows(shape.sizes(), captures)
