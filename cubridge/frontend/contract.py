@@ -41,16 +41,26 @@ _KEYS: Final = frozenset(
         "tensors",
         "tensor_maps",
         "patch",
+        "pass",
     }
 )
+_Q, _K, _ROWS = ("B", "Hq", "Lq", "D"), ("B", "Hk", "Lk", "D"), ("B", "Hq", "Lq")
 _TENSORS: Final = {
-    "q": (Role.INPUT, ("B", "Hq", "Lq", "D")),
-    "k": (Role.INPUT, ("B", "Hk", "Lk", "D")),
-    "v": (Role.INPUT, ("B", "Hk", "Lk", "D")),
-    "o": (Role.OUTPUT, ("B", "Hq", "Lq", "D")),
-    "lse": (Role.OUTPUT, ("B", "Hq", "Lq")),
+    "q": (Role.INPUT, _Q),
+    "k": (Role.INPUT, _K),
+    "v": (Role.INPUT, _K),
+    "o": (Role.OUTPUT, _Q),
+    "lse": (Role.OUTPUT, _ROWS),
 }
 """What a kernel has, as callers give it: a role and axes."""
+_OF_BACKWARD: Final[dict[str, tuple[str, ...] | None]] = {
+    **dict.fromkeys(("q", "o", "d_o", "dq"), _Q),
+    **dict.fromkeys(("k", "v", "dk", "dv"), _K),
+    **dict.fromkeys(("lse", "d_lse"), _ROWS),
+    **dict.fromkeys(("lse_rows", "delta", "dq_sum")),
+}
+"""Tensors of the kernels of a backward pass, of which each has some, with their axes: one's output is another's input. What they
+hand on to each other has axes of their own."""
 _TENSOR_KEYS: Final = frozenset({"role", "element", "shape", "optional", "contiguous", "align_bytes"})
 _ALIGNMENTS: Final = tuple(1 << n for n in range(9))
 _MAP_KEYS: Final = frozenset({"tensor", "box", "swizzle_bytes"})
@@ -69,8 +79,10 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
     if kernel is None:
         kernel = _read(path.parent / table.text("source"))
     arch, newer_archs = _arch(table)
-    tensors = tuple(_tensor(name, entry) for name, entry in table.tables("tensors"))
-    if missing := [name for name in _TENSORS if name != "lse" and all(t.name != name for t in tensors)]:
+    backward = table.choice("pass", ["forward", "backward"], "forward") == "backward"
+    tensors = tuple(_tensor(name, entry, backward) for name, entry in table.tables("tensors"))
+    missing = [name for name in _TENSORS if name != "lse" and all(t.name != name for t in tensors)]
+    if missing and not backward:
         table.table("tensors").fail(f"there is no tensor `{missing[0]}`")
     maps = tuple(_tensor_map(name, entry, tensors) for name, entry in table.tables("tensor_maps"))
     entry = table.text("entry")
@@ -141,14 +153,25 @@ def _dtype(name: str, table: _Table, macros: _Table) -> tuple[DType, tuple[tuple
     return _DTYPES[name], tuple((macro, table.integer(macro)) for macro in table.data)
 
 
-def _tensor(name: str, table: _Table) -> TensorArgument:
-    table.check_keys(_TENSOR_KEYS)
+def _axes(name: str, table: _Table) -> tuple[str, ...]:
     role, axes = _TENSORS.get(name, (None, ()))
     if role != table.choice("role", list(Role)):
         table.fail(f"`{name}` is not one of a kernel's tensors: inputs q, k, v; outputs o and, if it has one, lse")
-    if table.exprs("shape") != tuple(map(Name, axes)):
+    return axes
+
+
+def _axes_of_backward(name: str, table: _Table) -> tuple[str, ...] | None:
+    if name not in _OF_BACKWARD:
+        table.fail(f"`{name}` is not one of a backward kernel's tensors: {', '.join(_OF_BACKWARD)}")
+    return _OF_BACKWARD[name]
+
+
+def _tensor(name: str, table: _Table, backward: bool) -> TensorArgument:
+    table.check_keys(_TENSOR_KEYS)
+    axes = _axes_of_backward(name, table) if backward else _axes(name, table)
+    if axes is not None and table.exprs("shape") != tuple(map(Name, axes)):
         table.fail(f"`{name}` is [{', '.join(axes)}]", "shape")
-    if table.flag("optional", False) and name != "lse":
+    if table.flag("optional", False) and (backward or name != "lse"):
         table.fail(f"`{name}` is there in every launch: only `lse` is optional", "optional")
     if table.integer("align_bytes", 16) not in _ALIGNMENTS:
         table.fail("`align_bytes` is a power of 2 up to 256", "align_bytes")

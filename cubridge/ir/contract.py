@@ -155,6 +155,8 @@ class ParamField:
 class Role(StrEnum):
     INPUT = "input"
     OUTPUT = "output"
+    SUM = "sum"
+    """Read and written: the kernel adds to what it holds."""
 
 
 class ElementType(StrEnum):

@@ -10,7 +10,7 @@ from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.source_map import SOURCE_REGIONS
 from tests.kernels.emulated import ARCHS, kernel_source
-from tests.kernels.wgmma_header import HEADER, header
+from tests.kernels.wgmma_header import BACKWARD, HEADER, backward_header, header
 
 COMMON = KERNELS_DIR / "common"
 THREAD_TESTS = (
@@ -32,6 +32,7 @@ def body_of(arch: str) -> str:
 
 def test_wgmma_header_is_what_its_generator_writes() -> None:
     assert HEADER.read_text() == header()
+    assert BACKWARD.read_text() == backward_header()
 
 
 @pytest.mark.parametrize("region", SOURCE_REGIONS)
@@ -48,9 +49,15 @@ def test_what_is_no_instruction_is_the_same_in_both_kernels() -> None:
 
 
 def test_asm_stands_in_wrappers_only() -> None:
-    files = [*COMMON.glob("*.cuh"), *(KERNELS_DIR / a / "attention_forward.cu" for a in ARCHS)]
+    files = [*COMMON.glob("*.cuh"), *KERNELS_DIR.glob("sm*/*.cu")]
     with_asm = {f.name for f in files if re.search(r"\basm\b(?!`)", f.read_text())}
-    assert with_asm == {"ptx_sm80.cuh", "ptx_sm90a.cuh", "wgmma_sm90a.cuh"}
+    assert with_asm == {
+        "ptx_sm80.cuh",
+        "ptx_sm90a.cuh",
+        "wgmma_sm90a.cuh",
+        "ptx_backward_sm90a.cuh",
+        "wgmma_backward_sm90a.cuh",
+    }
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -1,11 +1,13 @@
-"""Writes cubridge/kernels/common/wgmma_sm90a.cuh: one wrapper per wgmma shape, whose operand lists nobody should type.
+"""Writes cubridge/kernels/common/wgmma_sm90a.cuh and wgmma_backward_sm90a.cuh: one wrapper per wgmma shape, whose operand lists
+nobody should type.
 
-Run as a script to write the header; test_wgmma_header.py fails when header and generator differ."""
+Run as a script to write the headers; test_wgmma_header.py fails when header and generator differ."""
 
 import textwrap
 from pathlib import Path
 
 HEADER = Path(__file__).parents[2] / "cubridge/kernels/common/wgmma_sm90a.cuh"
+BACKWARD = HEADER.with_name("wgmma_backward_sm90a.cuh")
 WIDTHS = (64, 128)  # key tile sizes and head dims the kernels instantiate
 
 PREFIX = """\
@@ -64,5 +66,37 @@ def header() -> str:
     return PREFIX + "".join(wrapper(width, kind) for width in WIDTHS for kind in ("ss", "rs"))
 
 
+BACKWARD_PREFIX = """\
+// Written by tests/kernels/wgmma_header.py: the shapes that a backward kernel needs besides those of wgmma_sm90a.cuh.
+// `_new` begins a sum: its accumulators are outputs alone, so that no old value is kept alive beside a gemm in flight, which ptxas
+// serialises. `tt` reads both operands transposed.
+#pragma once
+"""
+
+
+def sum_wrapper(width: int, kind: str, new: bool) -> str:
+    """The wrapper for both operands from shared memory, along k (`ss`) or across it (`tt`)."""
+    operands = accumulators(width)
+    count = len(operands)
+    outputs = wrapped(", ".join(f'"{"=" if new else "+"}f"({name})' for name in operands), "           ").lstrip()
+    where = "rows along k" if kind == "ss" else "A stored as [k][row], B as [k][column]"
+    transposed = "0, 0" if kind == "ss" else "1, 1"
+    rest = quoted(f"{registers(0, count)}, %{count}, %{count + 1}, p, 1, 1, {transposed};}}")
+    sign, compare, name = ("=", "ne", "new") if new else ("+=", "eq", "add")
+    return (
+        f"// d[64 x {width}] {sign} A[64 x 16] B[16 x {width}]; descriptors of shared memory, {where}\n"
+        f"DEVICE void wgmma_k16_{kind}_{name}(float (&d)[2][{count // 2}], u64 a, u64 b) {{\n    asm volatile(\n"
+        f'        "{{.reg .pred p; setp.{compare}.b32 p, %{count + 2}, 0; "\n'
+        f'        "wgmma.mma_async.sync.aligned.m64n{width}k16.f32." MMA_TYPES " "\n{rest}\n'
+        f'        : {outputs}\n        : "l"(a), "l"(b), "r"(0));\n}}\n'
+    )
+
+
+def backward_header() -> str:
+    shapes = [(width, kind, new) for width in WIDTHS for kind in ("ss", "tt") for new in (True, False)]
+    return BACKWARD_PREFIX + "".join(sum_wrapper(*shape) for shape in shapes)
+
+
 if __name__ == "__main__":
     HEADER.write_text(header())
+    BACKWARD.write_text(backward_header())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cubridge.ir.contract import LaunchContract, Role, TensorArgument
+from cubridge.ir.contract import ElementType, LaunchContract, Role, TensorArgument
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import Expr, Name
@@ -102,8 +102,14 @@ def dtype_of(tensor: Tensor) -> DType | None:
 
 
 def check_types(contract: LaunchContract, inputs: Mapping[str, Tensor]) -> DType:
-    """The element type that all inputs share. Errors: CU821 for a type that the kernel does not take, or two types."""
+    """The half type that all inputs share but those of fp32. Errors: CU821 for a type that the kernel does not take, or two
+    types."""
     listed = tuple(name for name, _ in contract.dtypes)
+    single = {t.name for t in inputs_of(contract) if t.element is ElementType.F32}
+    for name in single & inputs.keys():
+        if str(inputs[name].dtype) != "torch.float32":
+            raise _bad_input(f"`{name}` is {inputs[name].dtype}; the kernel reads torch.float32")
+    inputs = {name: tensor for name, tensor in inputs.items() if name not in single}
     first = next(iter(inputs))
     for name, tensor in inputs.items():
         if dtype_of(tensor) not in listed:

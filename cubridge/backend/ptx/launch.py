@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 _CAPTURE_ALIGN: Final = 4  # bytes; elements of captured tensors are read one by one
 _COUNTER_ALIGN: Final = 4
 _LIST_ALIGN: Final = 4
+_FLAGS: Final = {
+    Role.INPUT: TensorFlags.INPUT,
+    Role.OUTPUT: TensorFlags.OUTPUT,
+    Role.SUM: TensorFlags.OUTPUT | TensorFlags.STARTS_AS_IT_IS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +129,7 @@ class LaunchMemory:
                     maps.append((place.offset, index, request))
                 case TensorAddress(name) if address:
                     tensor = contract.tensor(name)
-                    flags = TensorFlags.OUTPUT if tensor.role is Role.OUTPUT else TensorFlags.INPUT
-                    pointers.append((place.offset, placed.number(address, name, flags, tensor.align_bytes)))
+                    pointers.append((place.offset, placed.number(address, name, _FLAGS[tensor.role], tensor.align_bytes)))
                 case CapturedAddress() as captured if address:
                     used = _used(captured, sizes)
                     pointers.append((place.offset, placed.number(address, captured.name, 0, _CAPTURE_ALIGN, used)))
