@@ -27,8 +27,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
-    "judge.bound": ("tests/judge/test_bound.py", "tests/judge/test_problem.py"),
-    "judge.problem": ("tests/judge/test_problem.py", "tests/judge/test_bound.py", "tests/judge/test_mutants.py"),
+    "judge.bound": ("tests/judge/test_bound.py", "tests/judge/test_problem.py", "tests/judge/test_checker.py"),
+    "judge.problem": ("tests/judge/test_problem.py", "tests/judge/test_bound.py", "tests/judge/test_checker.py"),
     "judge.checker": ("tests/judge/test_checker.py", "tests/judge/test_mutants.py", "tests/judge/test_list_mutants.py"),
     "judge.long_lengths": ("tests/judge/test_long_lengths.py",),
     "judge.proof.induction": ("tests/judge/proof",),

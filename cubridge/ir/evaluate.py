@@ -25,6 +25,7 @@ from cubridge.ir.nodes import (
     Record,
     Unary,
 )  # fmt: skip
+from cubridge.ir.printer import print_expr
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -177,7 +178,9 @@ def guarded(at: Expr, fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def _no_value(at: Expr, error: Exception) -> CuError:
-    return CuError(Diagnostic("CU301", f"this expression has no value: {error}", at.span))
+    by_zero = isinstance(error, ZeroDivisionError) or "ZeroDivisionError" in str(error)
+    why = f"`{print_expr(at.right)}` is 0" if by_zero and isinstance(at, Binary) else str(error)
+    return CuError(Diagnostic("CU301", f"this expression has no value: {why}", at.span))
 
 
 def _of_library(array: Callable[..., Any] | str, library: Any, at: Expr) -> Callable[..., Any]:

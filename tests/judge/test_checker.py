@@ -14,7 +14,7 @@ from torch import Tensor
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
 from cubridge.judge.attention import full_attention
-from cubridge.judge.bound import VAGUE, Judgement, filled_rows
+from cubridge.judge.bound import VAGUE, Judgement, filled_rows, judge
 from cubridge.judge.checker import Checker, furthest_off
 from cubridge.judge.plan import Case
 from cubridge.judge.problem import Problem
@@ -115,6 +115,10 @@ def test_what_is_furthest_off() -> None:
     assert furthest_off(Judgement(1.5, (0, 1), 1.0, 2.0)) == "at (0, 1): 1, not 2"
     assert not Judgement(1.0, (), 0.0, 0.0, 1.5).accepted and not Judgement(1.5, (), 0.0, 0.0, 0.5).accepted
     assert Judgement(1.0, (), 0.0, 0.0, 1.0).accepted and Judgement(1.0, (), 0.0, 0.0, None).accepted
+
+
+def test_nothing_is_right() -> None:
+    assert judge(*(torch.zeros(1, 1, 0, 4) for _ in range(3))).accepted
 
 
 def test_rows_without_keys_hold_no_fills() -> None:
