@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pytest
+import torch
 
 from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.backend.launch.backward import BackwardLauncher
@@ -130,3 +132,30 @@ def test_missing_order_is_noticed(name: str) -> None:
     with pytest.raises(CuError) as error:
         causal((*CAUSAL, *UNORDERED[name]))
     assert error.value.diagnostics[0].code in ("CU832", "CU833", "CU834"), str(error.value)
+
+
+# ---- contracts and calls -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("[tensors.d_lse]", "[tensors.bias]", "`bias`"), ('pass = "backward"', 'pass = "sideways"', "sideways"),
+     ('pass = "backward"\n', "", "`o`")],
+)  # fmt: skip
+def test_a_contract_that_is_none(tmp_path: Path, old: str, new: str, said: str) -> None:
+    folder = KERNELS_DIR / "sm90a"
+    text = (folder / f"{ROWS}.toml").read_text()
+    assert text.count(old) == 1
+    (tmp_path / f"{ROWS}.toml").write_text(text.replace(old, new))
+    with pytest.raises(CuError) as error:
+        read_contract(tmp_path / f"{ROWS}.toml", SourceFile.read(folder / f"{ROWS}.cu"))
+    assert error.value.diagnostics[0].code == "CU451"
+    assert said in error.value.diagnostics[0].message
+
+
+def test_an_lse_in_the_half_type_is_refused() -> None:
+    launch = BackwardLauncher.of(PtxDevice(), (kernel_text(ROWS, ()), kernel_text(PAIRS, ()), kernel_text(LAST, ())))
+    q = torch.zeros(1, 1, 1, 64).bfloat16()
+    with pytest.raises(CuError) as error:
+        launch(q, q, q, q, q[..., 0], q)
+    assert error.value.diagnostics[0].code == "CU821"

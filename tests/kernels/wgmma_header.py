@@ -93,8 +93,8 @@ def sum_wrapper(width: int, kind: str, new: bool) -> str:
 
 
 def backward_header() -> str:
-    shapes = [(width, kind, new) for width in WIDTHS for kind in ("ss", "tt") for new in (True, False)]
-    return BACKWARD_PREFIX + "".join(sum_wrapper(*shape) for shape in shapes)
+    shapes = ((64, "ss"), (32, "tt"), (64, "tt"))
+    return BACKWARD_PREFIX + "".join(sum_wrapper(*shape, new) for shape in shapes for new in (True, False))
 
 
 if __name__ == "__main__":

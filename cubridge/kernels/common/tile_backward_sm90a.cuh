@@ -12,8 +12,9 @@ constexpr int NUM_THREADS = CONSUMER_THREADS + WARPGROUP;  // the producer is wa
 constexpr int ROWS = 2;                // keys a thread holds
 constexpr int S_COLS = BLOCK_Q / 4;    // queries a thread holds
 constexpr int O_COLS = HEAD_DIM / 4;   // columns of dk and dv a thread holds
-constexpr int DQ_COLS = 16;            // a consumer makes a 64 x 64 part of the dq tile
-static_assert(CONSUMERS == 2 && BLOCK_Q * HEAD_DIM == 64 * 64 * CONSUMERS, "two parts of 64 x 64 are the dq tile");
+constexpr int PART = HEAD_DIM / 2;     // columns of the dq tile that a consumer makes
+constexpr int DQ_COLS = PART / 4;      // of these a thread holds
+static_assert(CONSUMERS == 2 && BLOCK_Q == 64, "a dq tile is 64 rows, and each of two consumers makes half of its columns");
 
 // CuIR: warpgroup, consumer      warp-uniform; called by whole warps
 DEVICE int warpgroup_index() { return uniform(thread_index() / WARPGROUP); }
@@ -58,10 +59,10 @@ template <int N> struct SharedRow {
     alignas(16) float data[N];
     static constexpr int BYTES = N * 4;
 };
-// CuIR: shared(f32, 64, 64, layout=fragment)      what one consumer adds to dq, in the order of its fragments
+// CuIR: shared(f32, 64, PART, layout=fragment)      what one consumer adds to dq, in the order of its fragments
 struct SharedPart {
     alignas(128) float data[DQ_COLS / 2][WARPGROUP][4];
-    static constexpr int BYTES = 64 * 64 * 4;
+    static constexpr int BYTES = 64 * PART * 4;
 };
 
 // CuIR: copy_async(dst, src[b, h, row0 : row0 + R], fill=0, signal=full)
@@ -115,13 +116,11 @@ DEVICE void gemm_queries_async(float (&d)[ROWS][O_COLS], const OperandTile& p, c
     #pragma unroll
     for (int kk = 0; kk < BLOCK_Q / 16; ++kk) wgmma_k16_rs(d, p.a[kk], descriptor(b, kk * 16 * 128));
 }
-// Which part of the dq tile a consumer makes: its columns where a row is 128 wide, its rows where it is 64.
-constexpr bool PARTS_ARE_COLUMNS = HEAD_DIM == 128;
-// CuIR: dq = gemm_async(ds.T, k)[part wg]      both operands are stored with the keys along rows: A is read transposed
+// CuIR: dq = gemm_async(ds.T, k[:, PART * wg : PART * wg + PART])      the keys lie along rows: both operands are read transposed
 DEVICE void gemm_dq_async(float (&dq)[ROWS][DQ_COLS], const SharedTile<BLOCK_KV, BLOCK_Q>& ds,
                           const SharedTile<BLOCK_KV, HEAD_DIM>& k, int wg) {
-    const u32 part = (u32)(wg * BLOCK_KV * 128 >> 4);
-    const u32 a = descriptor_base(&ds, 16) + (PARTS_ARE_COLUMNS ? 0 : part), b = descriptor_base(&k, 16) + (PARTS_ARE_COLUMNS ? part : 0);
+    constexpr int PART_BYTES = PART == 64 ? BLOCK_KV * 128 : PART * 2;  // to the next panel, or within the rows of one
+    const u32 a = descriptor_base(&ds, 16), b = descriptor_base(&k, 16) + (u32)(wg * PART_BYTES >> 4);
     #pragma unroll
     for (int kk = 0; kk < BLOCK_KV / 16; ++kk) {
         const u64 left = descriptor(a, kk * 16 * 128), right = descriptor(b, kk * 16 * 128);
@@ -153,7 +152,7 @@ DEVICE void store_operand(SharedTile<BLOCK_KV, BLOCK_Q>& dst, const OperandTile&
 
 // ---- the sum of dq: fp32 in global memory, [head, query tile, consumer, fragment order], so that adds are 16 bytes wide ----
 // CuIR: DQ[tile, part wg]      tile: (b * heads + h) * query tiles + query tile
-DEVICE float* dq_part(float* base, int tile, int wg) { return base + ((i64)tile * CONSUMERS + wg) * (64 * 64); }
+DEVICE float* dq_part(float* base, int tile, int wg) { return base + ((i64)tile * CONSUMERS + wg) * (64 * PART); }
 // CuIR: dst = dq      shared memory, by generic stores: async_proxy_fence and a meeting before a bulk copy reads them
 DEVICE void store_part(SharedPart& dst, const float (&dq)[ROWS][DQ_COLS]) {
     #pragma unroll
@@ -220,10 +219,10 @@ DEVICE void load_part(float (&dq)[ROWS][DQ_COLS], const float* part) {
         dq[1][2 * x + 1] = y[3];
     }
 }
-// CuIR: store(X[b, h, row0 : row0 + BLOCK_Q][part wg], cast(dq, half))
+// CuIR: store(X[b, h, row0 : row0 + BLOCK_Q, PART * wg : PART * wg + PART], cast(dq, half))
 DEVICE void store_part_rows(const OutputView& dst, int row0, const float (&dq)[ROWS][DQ_COLS], int wg) {
     const int thread = thread_index() % WARPGROUP, row = thread / 32 * 16 + thread % 32 / 4;
-    store_fragment(dst, row0 + row + (PARTS_ARE_COLUMNS ? 0 : wg * 64), PARTS_ARE_COLUMNS ? wg * 64 : 0, dq);
+    store_fragment(dst, row0 + row, PART * wg, dq);
 }
 
 // CuIR: slot, phase of step t of a ring of N slots; next() goes to step t + 1
