@@ -129,7 +129,9 @@ class LaunchMemory:
                     maps.append((place.offset, index, request))
                 case TensorAddress(name) if address:
                     tensor = contract.tensor(name)
-                    pointers.append((place.offset, placed.number(address, name, _FLAGS[tensor.role], tensor.align_bytes)))
+                    pointers.append(
+                        (place.offset, placed.number(address, name, _FLAGS[tensor.role], tensor.align_bytes))
+                    )
                 case CapturedAddress() as captured if address:
                     used = _used(captured, sizes)
                     pointers.append((place.offset, placed.number(address, captured.name, 0, _CAPTURE_ALIGN, used)))

@@ -36,7 +36,9 @@ def change(says: str, *changes: tuple[str, str]) -> Lift:
 def swapped(says: str, a: int, b: int) -> Lift:
     """The lines that statements stand for, one for the other."""
     count = min(annotated().count(f"# {x}\n") for x in (a, b))
-    return Lift(((f"# {a}\n", "# @\n"),) * count + ((f"# {b}\n", f"# {a}\n"),) * count + (("# @\n", f"# {b}\n"),) * count, says)
+    return Lift(
+        ((f"# {a}\n", "# @\n"),) * count + ((f"# {b}\n", f"# {a}\n"),) * count + (("# @\n", f"# {b}\n"),) * count, says
+    )
 
 
 WRONG = {
