@@ -64,7 +64,8 @@ def number_requirements(values: CaptureValues, numbers: Iterable[CapturedNumber]
         value = tensors(number.source.tensor)
         if number.ordered:
             yield _ordered(number, value)
-        if value.dtype is torch.float64 and number.source.tensor not in values.table.computed:
+        own = not number.source.is_number and number.source.tensor not in values.table.computed
+        if own and value.dtype is torch.float64:
             yield _single(number, value)
 
 

@@ -207,9 +207,14 @@ class CaptureValues:
             if name in lifter.constants:
                 return written[id(lifter.constants[name])].now(self.device)
             given = self.inputs[name]
-            return given.to(self.device) if isinstance(given, Tensor) else torch.full((), given, device=self.device)
+            return given.to(self.device) if isinstance(given, Tensor) else _of_number(given, self.device)
 
         return tensor
+
+
+def _of_number(value: int | float | bool, device: torch.device) -> Tensor:
+    """In fp64, which holds every float of Python."""
+    return torch.full((), value, device=device, dtype=torch.float64 if isinstance(value, float) else None)
 
 
 def _converted(value: Tensor, source: Source, wide: bool) -> Tensor:

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.integers import ONE
+from cubridge.frontend.reference.algebra.numbers import integral
 from cubridge.frontend.reference.algebra.reduce import substitute
 from cubridge.frontend.reference.algebra.terms import (
     Index,
@@ -257,12 +258,17 @@ def _unrecorded(span: Span) -> NoReturn:
 
 
 _NARROW: Final = frozenset((torch.int8, torch.uint8, torch.int16, torch.uint16))
+_LARGEST: Final = (1 << 31) - 1
+EXACT_IN: Final = {torch.bfloat16: 256, torch.float16: 2048}
+"""Integers up to this are."""
 _GATHERS: Final = frozenset(("index", "gather", "index_select"))
 
 
 def _without_wrap(call: Call, dtype: torch.dtype, element: Element) -> Element:
     """Integers of few bits wrap: an element that may leave their range has no form, and is replayed; that one of 32 bits does not
     leave it is declared. One that is read from a tensor of the same type has not left it."""
+    if dtype in EXACT_IN and call.name == "_to_copy":
+        return _exact(call, EXACT_IN[dtype], element)
     if dtype not in _NARROW and dtype is not torch.int32:
         return element
     low, high = const(torch.iinfo(dtype).min), const(torch.iinfo(dtype).max)
@@ -277,10 +283,28 @@ def _without_wrap(call: Call, dtype: torch.dtype, element: Element) -> Element:
         if dtype is not torch.int32:
             raise NoElementForm
         if term.reads:
-            arena().narrow.setdefault(term, call.span)
+            arena().limits.setdefault((term, _LARGEST), call.span)
         return term
 
     return checked
+
+
+def _exact(call: Call, limit: int, element: Element) -> Element:
+    """Captured integers that become floats of half precision are taken as exact, which is declared."""
+
+    def declared(*indices: Term) -> Term:
+        term = element(*indices)
+        whole = integral(term)
+        if whole is not None and whole.reads and not whole.reads & (ATTENTION_INPUTS | _flags(whole)):
+            arena().limits.setdefault((whole, limit), call.span)
+        return term
+
+    return declared
+
+
+def _flags(term: Term) -> frozenset[str]:
+    """Tensors whose example holds 0 and 1 alone."""
+    return term.reads - arena().no_flags
 
 
 _HELP: Final = {

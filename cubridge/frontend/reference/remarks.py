@@ -13,13 +13,12 @@ from torch import Tensor
 from cubridge.frontend.reference.algebra.terms import Apply, Arena, Const, Size, Sort, walk
 from cubridge.frontend.reference.attention import place_of
 from cubridge.frontend.reference.captures import CaptureTable
-from cubridge.frontend.reference.lift import Lifter
+from cubridge.frontend.reference.lift import EXACT_IN, Lifter
 from cubridge.frontend.reference.normalizer import NOTABLE_FILL, Normalizer
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import Remark
 
 _FP16_MAX: Final = 65504.0
-_EXACT_IN: Final = {torch.bfloat16: 256, torch.float16: 2048}
 
 
 def warnings_of(found: Normalizer, lifter: Lifter, table: CaptureTable, arena: Arena) -> tuple[Remark, ...]:
@@ -70,7 +69,7 @@ def _inexact_ranges(lifter: Lifter) -> Iterator[Remark]:
     for call in lifter.recording.calls:
         if not (call.name == "arange" or (call.name == "_to_copy" and _holds_positions(lifter, call.args[0]))):
             continue
-        limit = _EXACT_IN.get(call.out.dtype)
+        limit = EXACT_IN.get(call.out.dtype)
         if limit is not None:
             yield Remark(f"positions in {str(call.out.dtype).removeprefix('torch.')} are exact up to {limit} only; "
                          "they are taken as exact", call.span)  # fmt: skip

@@ -41,14 +41,15 @@ class Declared:
     absorbed: Mapping[str, Span]
     positive: Mapping[Term, Span]
     divisors: Mapping[Term, Span]
-    narrow: Mapping[Term, Span]
+    roots: Mapping[Term, Span]
+    limits: Mapping[tuple[Term, int], Span]
 
     @staticmethod
     def of(arena: Arena, own_conditions: Iterable[tuple[Term, Span]], numbers: tuple[CapturedNumber, ...]) -> Declared:
         """As it is now: what is made in the arena later is none of the reference."""
         return Declared(
             dict(arena.subscripts), own_conditions, numbers, dict(arena.flags), dict(arena.finite), dict(arena.absorbed),
-            dict(arena.positive), dict(arena.divisors), dict(arena.narrow),
+            dict(arena.positive), dict(arena.divisors), dict(arena.roots), dict(arena.limits),
         )  # fmt: skip
 
 
@@ -68,8 +69,10 @@ def requirements(values: CaptureValues, declared: Declared) -> Iterator[Requirem
         yield from (_positive(x, span) for x in _parts(evaluator, term))
     for term, span in declared.divisors.items():
         yield from (_divisor(x, span) for x in _parts(evaluator, term))
-    for term, span in declared.narrow.items():
-        yield from (_narrow(x, span) for x in _parts(evaluator, term))
+    for term, span in declared.roots.items():
+        yield from (_root(x, span) for x in _parts(evaluator, term))
+    for (term, largest), span in declared.limits.items():
+        yield from (_within(x, largest, span) for x in _parts(evaluator, term))
     yield from number_requirements(values, declared.numbers)
     for source in values.table.sources.values():
         if source.sort is Sort.INT:
@@ -118,10 +121,16 @@ def _divisor(value: Tensor, span: Span) -> Requirement:
     return Requirement((value != 0).all(), what, lambda: fault)
 
 
-def _narrow(value: Tensor, span: Span) -> Requirement:
-    what = "an integer leaves the 32 bits of its type, where PyTorch wraps"
-    fault = Diagnostic("CU490", what, span, help="compute with `.long()`")
-    return Requirement((value >= -(1 << 31)).all() & (value < 1 << 31).all(), what, lambda: fault)
+def _root(value: Tensor, span: Span) -> Requirement:
+    what = "a logarithm or a root of a captured number below 0"
+    fault = Diagnostic("CU490", what, span, help="the reference gives NaN there")
+    return Requirement(~(value < 0).any(), what, lambda: fault)
+
+
+def _within(value: Tensor, largest: int, span: Span) -> Requirement:
+    what = f"an integer beyond {largest}, which its type does not hold: PyTorch wraps or rounds it"
+    fault = Diagnostic("CU490", what, span, help="compute with `.long()`, or `.float()`")
+    return Requirement((value.abs() <= largest).all(), what, lambda: fault)
 
 
 def _parts(evaluator: TensorEvaluator, term: Term) -> Iterator[Tensor]:

@@ -67,6 +67,18 @@ def from_the_end(q, k, v, n):
     return attend(plain_scores(q, k) + TABLE[n], q, v)
 
 
+def in_halves(q, k, v, n):
+    return same(q, k, v, n.to(torch.bfloat16))
+
+
+def of_logarithm(q, k, v, x):
+    return attend(plain_scores(q, k) + x.log(), q, v)
+
+
+def of_root(q, k, v, x):
+    return attend(plain_scores(q, k) * x.sqrt() ** 2, q, v)
+
+
 ONES = torch.ones(L)
 NAN, INF = (torch.where(torch.arange(L) == 3, x, ONES) for x in (torch.nan, torch.inf))
 TIMES = torch.arange(L, dtype=torch.double) / 8
@@ -88,7 +100,16 @@ CASES = [
     (from_the_end, WHOLE % 9 - 5, [WHOLE % 9, -(WHOLE % 9) - 1], [WHOLE % 9 - 10], "is negative: -1"),
     (same, TIMES, [TIMES * 2.0**40], [TIMES + 2.0**30, TIMES / 10], "floats of 64 bits that 32 bits do not hold"),
     (distant, TIMES, [TIMES / 10], [TIMES + 1.7e9], "floats of 64 bits that 32 bits do not hold"),
-    (of_32_bits, WHOLE.int(), [(WHOLE * 2**23).int()], [(WHOLE * 2**24).int()], "leaves the 32 bits of its type"),
+    (
+        of_32_bits,
+        WHOLE.int(),
+        [(WHOLE * 2**23).int()],
+        [(WHOLE * 2**24).int()],
+        "beyond 2147483647, which its type does not hold",
+    ),
+    (in_halves, WHOLE, [WHOLE + 236], [WHOLE + 237], "beyond 256, which its type does not hold"),
+    (of_logarithm, ONES, [0 * ONES], [-ONES], "a logarithm or a root of a captured number below 0"),
+    (of_root, ONES, [0 * ONES], [-ONES], "a logarithm or a root of a captured number below 0"),
     (of_32_bits, WHOLE, [WHOLE * 2**24], [WHOLE * 2**40], "holds integers that 32 bits do not hold"),
 ]
 
@@ -107,4 +128,4 @@ def test_what_the_reading_takes_for_granted_is_checked(function, example, right,
         assert caught.value.diagnostics[0].code == "CU490"
 
 
-WITHIN = (above, clamped, added_to_a_fill, times_zero, fill_times, remainder, from_the_end)
+WITHIN = (above, clamped, added_to_a_fill, times_zero, fill_times, remainder, from_the_end, of_logarithm, of_root)

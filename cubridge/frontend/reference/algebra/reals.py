@@ -162,6 +162,8 @@ def _mul_two(a: Term, b: Term) -> Term:
     powers: dict[Term, Fraction] = {}
     for base, power in (*lefts, *rights):
         powers[base] = powers.get(base, Fraction(0)) + power
+        if power.denominator != 1 and powers[base].denominator == 1:
+            _declare_root(base)
     return join_product(left * right, powers)
 
 
@@ -183,6 +185,12 @@ def _declare(tensors: dict[str, Span], term: Term) -> None:
         for x in walk(term):
             if isinstance(x, Load) and x.sort is Sort.REAL:
                 tensors.setdefault(x.tensor, arena().here)
+
+
+def _declare_root(term: Term) -> None:
+    """e ** log x, and the square of a root: x, but NaN where it is negative."""
+    if _is_captured(term) and not real_nonneg(term):
+        arena().roots.setdefault(term, arena().here)
 
 
 def _is_captured(term: Term) -> bool:
@@ -215,6 +223,9 @@ def power(base: Term, exponent: Fraction) -> Term:
     coefficient, factors = split_product(base)
     if not _powers_distribute(coefficient, factors, exponent):
         return apply("pow", (base, number(exponent)), Sort.REAL)
+    for inner, inner_exponent in factors:
+        if inner_exponent.denominator != 1 and (inner_exponent * exponent).denominator == 1:
+            _declare_root(inner)
     scaled = _number_power(number(coefficient), exponent)
     assert isinstance(scaled, Const)
     if not math.isfinite(scaled.value):
@@ -399,6 +410,7 @@ def exp(x: Term) -> Term:
     for part in x.args if isinstance(x, Apply) and x.op == "add" else (x,):
         coefficient, factors = split_product(part)
         if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Apply) and factors[0][0].op == "log":
+            _declare_root(factors[0][0].args[0])
             outside = mul(outside, power(factors[0][0].args[0], coefficient))
         elif (
             len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], Apply) and factors[0][0].op == "add"

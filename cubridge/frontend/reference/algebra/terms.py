@@ -187,7 +187,8 @@ class Arena:
     absorbed: dict[str, Span] = field(default_factory=dict)  # tensors that are added to a fill
     positive: dict[Term, Span] = field(default_factory=dict)  # captured factors of an infinite fill
     divisors: dict[Term, Span] = field(default_factory=dict)  # integers that must not be 0
-    narrow: dict[Term, Span] = field(default_factory=dict)  # integers that must not leave the 32 bits of their type
+    roots: dict[Term, Span] = field(default_factory=dict)  # captured numbers that must not be negative
+    limits: dict[tuple[Term, int], Span] = field(default_factory=dict)  # integers, and what their type holds in size
     whole_symbols: set[Term] = field(default_factory=set)  # symbols of row reductions that are integers
     bit_operations: dict[Span, str] = field(default_factory=dict)  # `&` on numbers, a likely slip of precedence
     nonnegative: dict[Term, bool] = field(default_factory=dict)  # memo of bounds.nonneg
