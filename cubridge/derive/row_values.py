@@ -1,14 +1,15 @@
 """What the backward pass has to know of a row, and what of it the forward pass must save.
 
-A shifted normalizer out = acc * f / total, with total of degree 1 in exp(-m), has total = 1 at m = `lse` = m + log(total). There
-acc is the output over f, and nothing of the row but `lse` is needed, as with a softmax. Other rows save m and the sums that are
-read."""
+A shifted normalizer out = acc * f / total, with a positive total of degree 1 in exp(-m), has total = 1 at m = `lse` = m +
+log(total). There acc is the output over f, and nothing of the row but `lse` is needed, as with a softmax. Other rows save m and
+the sums that are read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from cubridge.ir.algebra.arithmetic import folded, literal
+from cubridge.ir.algebra.hosts import is_nonnegative
 from cubridge.ir.gradient import Words
 from cubridge.ir.nodes import Binary, Expr, Name, Node, Unary
 from cubridge.ir.spec import AttentionSpec
@@ -58,7 +59,12 @@ def _total(spec: AttentionSpec) -> Expr | None:
     shifted = spec.shift and "m" in free_names(spec.weight)
     if not shifted or not fitting or any(free_names(x) & (rows | {"acc"}) for x in others):
         return None
-    return None if "acc" in free_names(knowing[0]) else knowing[0]
+    return knowing[0] if "acc" not in free_names(knowing[0]) and _is_nonnegative(knowing[0], spec) else None
+
+
+def _is_nonnegative(total: Expr, spec: AttentionSpec) -> bool:
+    """Has it a logarithm: it and the terms of its sums are surely no less than 0."""
+    return is_nonnegative(substitute(total, {r.name: r.body for r in spec.rows}))
 
 
 def _factors(expr: Expr) -> tuple[list[Expr], list[Expr]]:

@@ -24,6 +24,7 @@ def test_what_is_accepted_and_what_is_rejected(monkeypatch: pytest.MonkeyPatch) 
     made = cubridge.adapt(EXAMPLES / "full.py", shape=SMALL)
     assert made.report.accepted
     assert list(made.seconds)[4:] == ["check", "check: compile", "check: emulator"] and min(made.seconds.values()) > 0
+    assert made.gradient().saved == ("out", "lse")
     assert repr(made) == f"Adaptation(attention -> sm80, bf16: {made.report.verdict})"
     with pytest.raises(cubridge.CuError) as caught:
         made.compile()

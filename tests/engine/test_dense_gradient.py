@@ -72,6 +72,8 @@ SPECS = {
     "the output not linear": normalised("exp(x - m)", {"l": "sum exp(x - m)"}, "tanh(acc / l) * (1 + h)"),
     "the sum and its square": normalised("maximum(x, 0)", {"l": "sum maximum(x, 0)"}, "acc / sqrt(1 + l * l)"),
     "two sums": normalised("exp(x - m)", {"l": "sum exp(x - m)", "n": "sum exp(2 * x - 2 * m)"}, "acc / sqrt(n)"),
+    "a sum that is negative": normalised("exp(x - m)", {"l": "sum -2 * exp(x - m)"}, "acc / l"),
+    "a sum of both signs": normalised("exp(x - m)", {"l": "sum x * exp(x - m)"}, "acc / l"),
     "a score kept": elementwise("x / (1 + exp(-x))", score="20 * tanh(s / 20)"),
     "a slope kept": elementwise("1 / (1 + exp(-x))", score="s * abs(s)"),
 }  # fmt: skip
