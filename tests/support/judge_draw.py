@@ -23,6 +23,7 @@ from cubridge.judge.long_lengths import check_long_lengths
 from cubridge.judge.plan import Case
 from cubridge.judge.runners import ValueRunner
 from cubridge.judge.tools import emulate
+from tests.support.gradients import check_gradient
 
 if TYPE_CHECKING:
     from cubridge.frontend.cuda.lift import Lifted
@@ -47,6 +48,10 @@ KNOWN_REFUSALS: Final = {
     "CU487": "the reading differs from the reference: a fault of the reader, found by it",
     "CU514": "a normalizer that would take two sweeps",
 }
+
+
+REFUSED_GRADIENTS: Final = ("CU531", "CU532", "CU533")
+"""A row maximum, two conventions at one bound, captured values made of q or k."""
 
 
 class WrongError(AssertionError):
@@ -87,6 +92,7 @@ def judge_draw(path: Path, kernel: str, emulated: bool = False) -> Outcome:
         if error.diagnostics[0].code not in KNOWN_REFUSALS:
             raise WrongError(str(error)) from error
         return Outcome(error.diagnostics[0])
+    _compare_gradient(reference)
     checker = Checker(reference.attention, "bf16", approximations(target))
     runners: list[Runner] = [ValueRunner(target)]
     if emulated:
@@ -105,6 +111,20 @@ def judge_draw(path: Path, kernel: str, emulated: bool = False) -> Outcome:
                 raise WrongError(f"{result.stage} at {shape}, {case.inputs}: {result.detail}, LSE {result.lse}")
             worst.append(result.worst)
     return Outcome(worst=max(worst))
+
+
+def _compare_gradient(reference: TracedReference) -> None:
+    """What is derived against PyTorch's own, where it is not refused."""
+    try:
+        reference.gradient()
+    except CuError as error:
+        if error.diagnostics[0].code not in REFUSED_GRADIENTS:
+            raise WrongError(str(error)) from error
+        return
+    try:
+        check_gradient(reference.traced, at_bounds=False)
+    except AssertionError as error:
+        raise WrongError(f"another gradient than PyTorch's: {error}") from error
 
 
 def _look_far(target: Kernel, reference: TracedReference) -> None:

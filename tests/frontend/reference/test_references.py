@@ -12,8 +12,8 @@ from cubridge.frontend.reference.traced import Traced
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import print_expr
 from cubridge.ir.spec import RowReduction
-from tests.frontend.reference.gradients import check_gradient
 from tests.frontend.reference.table import ACCEPTED, REFUSED, Accepted, Refusal
+from tests.support.gradients import check_gradient
 
 
 def found_row(traced: Traced, row: RowReduction) -> str:
