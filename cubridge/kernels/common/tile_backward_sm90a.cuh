@@ -237,8 +237,11 @@ template <int N> struct Ring {
 };
 
 // CuIR: counters.finish()      the last block to finish leaves both counters zero for the next launch
+// Its stores come after the adds of all blocks: a fence before each block's last add, and one after the add that finds itself last.
 DEVICE void finish_counters(int* counters) {
+    memory_fence();
     if (atomic_add(counters + 1, 1) == grid_size_x() - 1) {
+        memory_fence();
         counters[0] = 0;
         counters[1] = 0;
     }
