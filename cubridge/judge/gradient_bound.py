@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cubridge.engine.dense import reduced, spec_values
+from cubridge.engine.dense import spec_values
 from cubridge.engine.dense_gradient import (
     Gradients,
     PairValues,
@@ -29,7 +29,8 @@ from cubridge.engine.dense_gradient import (
     sums,
     with_rows,
 )
-from cubridge.ir.nodes import Call, Name
+from cubridge.engine.elements import at_elements
+from cubridge.ir.nodes import Name
 from cubridge.judge.bound import (
     FP32_ROUNDOFF,
     FP32_STEPS,
@@ -95,18 +96,25 @@ def _forward_errors(saved: Saved, dtype: str, approximated: Mapping[str, Functio
         identity = replace(by_head, finalize=Name("acc"))
         sums = spec_values(identity, saved.q, saved.keys, saved.values, saved.captures, approximated)
         off["acc"] = output_bound(sums, sums.out, saved.values, score, dtype)
-    off |= {r.name: _row_sum_error(saved, r, score) for r in spec.rows}
+    off |= {r.name: row_sum_error(saved, r, score) for r in spec.rows}
     kept = {name: error for name, error in off.items() if name in saved.gradient.saved}
     return _Off(kept, score, raw)
 
 
-def _row_sum_error(saved: Saved, row: RowReduction, score: Tensor) -> Tensor:
-    """Of a sum in fp32, whose terms move with the score."""
+def row_sum_error(saved: Saved, row: RowReduction, score: Tensor) -> Tensor:
+    """Of a sum in fp32, whose terms move with the score, each in its own direction."""
+    import torch
+
     full, scope = saved.visible.shape, saved.scope
-    total = reduced(row, scope, full)
-    moved = [reduced(row, {**scope, "x": scope["x"] + e}, full) - total for e in (score, -score)]
-    size = reduced(replace(row, body=Call("abs", (row.body,))), scope, full)
-    return _largest(moved) + 64 * FP32_ROUNDOFF * size
+
+    def terms(x: Tensor) -> Tensor:
+        over = at_elements(row.over, scope, torch.bool)
+        return torch.where(over, at_elements(row.body, {**scope, "x": x}, torch.float64), 0.0).expand(full)
+
+    x = torch.as_tensor(scope["x"])
+    at = terms(x)
+    moved = _largest([terms(x + e) - at for e in (score, -score)])
+    return (moved + 64 * FP32_ROUNDOFF * at.abs()).sum(-1, keepdim=True)
 
 
 def _largest(changes: list[Tensor]) -> Tensor:

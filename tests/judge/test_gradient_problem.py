@@ -26,9 +26,10 @@ from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.gradient import GradientSpec
 from cubridge.ir.spec import Shape
 from cubridge.judge.attention import Attention, full_attention
+from cubridge.judge.gradient_bound import row_sum_error
 from cubridge.judge.gradient_mutants import GRADIENT_MUTATIONS, gradient_mutants
 from cubridge.judge.gradient_problem import TENSORS, GradientProblem, make_gradient_problem
-from tests.passes.specs import elementwise
+from tests.passes.specs import elementwise, normalised
 from tests.support.specs import softmax_spec
 from tests.support.variants import VARIANTS, Variant
 
@@ -102,6 +103,19 @@ def test_the_bound_is_no_wider_than_rounding_needs() -> None:
         for problem in problems(attention, gradient, dtype)[:2]:
             worst = {n: j.worst for n, j in problem.judge(rounded(gradient, problem, half)).items()}
             assert all(0.02 < w <= 1.0 for w in worst.values()), (dtype, problem.inputs, worst)
+
+
+def test_errors_of_a_saved_sum_add_up_whatever_their_signs() -> None:
+    """Of sum abs(x): scores that are off in the direction that each enlarges."""
+    spec = normalised("x", {"l": "sum abs(x)"}, "acc / l")
+    attention, gradient = replace(full_attention(), spec=spec), derive(spec)
+    problem = make_gradient_problem(attention, gradient, "large scores", Shape(1, 2, 1, 5, 9, 16), 0, "fp16", {})
+    p = problem
+    saved = forward(gradient, p.q, p.k, p.v, p.captures)
+    score = 1e-3 * saved.scope["x"].abs().mean()  # pyright: ignore
+    found = row_sum_error(saved, spec.rows[0], score.expand(saved.visible.shape))
+    assert torch.allclose(found, torch.full_like(found, 9 * float(score)), rtol=0.05)
+    assert problem.accepts(rounded(gradient, problem, torch.float16))
 
 
 def test_a_gradient_that_cancels_is_said_to() -> None:
