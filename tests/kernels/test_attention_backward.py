@@ -15,7 +15,7 @@ from cubridge.backend.compile.compiler import compile_kernel, listed_instantiati
 from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.backend.launch.backward import BackwardLauncher
 from cubridge.backend.launch.device import KernelText
-from cubridge.backend.ptx.device import PtxDevice
+from cubridge.backend.ptx.device import SCHEDULES, PtxDevice
 from cubridge.backend.ptx.machine import Schedule
 from cubridge.derive.gradient import derive
 from cubridge.engine.dense import spec_values
@@ -94,12 +94,14 @@ def kernel_text(name: str, edits: Edits) -> KernelText:
     return KernelText(source, read_contract(KERNELS_DIR / "sm90a" / f"{name}.toml", source))
 
 
-def gradients(problem: GradientProblem, attention: Attention, edits: Edits, schedule: Schedule) -> Gradients:
-    """Of the kernels, from the output and LSE that a forward pass rounds. dq_sum is added to in an order that schedules change."""
+def gradients(
+    problem: GradientProblem, attention: Attention, edits: Edits, schedules: tuple[Schedule, ...] = (Schedule.FORWARD,)
+) -> Gradients:
+    """Of the kernels, from the output and LSE that a forward pass rounds. All but dq must be the same under every schedule."""
     p = problem
     values = spec_values(attention.spec, p.q, p.k, p.v, {}, derivatives=False)
     lse = torch.zeros(p.q.shape[:3]) if values.lse is None else values.lse.float()
-    device = PtxDevice((schedule,), timeout_s=60.0)
+    device = PtxDevice(schedules, timeout_s=60.0)
     texts = (kernel_text(ROWS, edits), kernel_text(PAIRS, edits), kernel_text(LAST, edits))
     launch = BackwardLauncher.of(device, texts, say=lambda _: None)
     return Gradients(*launch(p.q, p.k, p.v, values.out.to(p.q.dtype), lse, p.dout, p.dlse))
@@ -112,19 +114,19 @@ def problem_of(mask: str, kind: str, shape: Shape, dtype: str) -> tuple[Gradient
 
 
 CASES: Final = {
-    "full, grouped heads": ("True", "index-coded V", Shape(1, 4, 2, 130, 150, 128), "bf16", Schedule.HOSTILE),
-    "full, one row and one key": ("True", "random", Shape(2, 1, 1, 1, 1, 128), "bf16", Schedule.FORWARD),
-    "full, fp16, head dim 64": ("True", "large scores", Shape(1, 2, 1, 70, 190, 64), "fp16", Schedule.REVERSED),
-    "causal": (BOTTOM_RIGHT, "large scores", Shape(1, 2, 1, 129, 257, 128), "bf16", Schedule.HOSTILE),
-    "causal, rows without keys": (BOTTOM_RIGHT, "random", Shape(1, 2, 2, 150, 66, 64), "bf16", Schedule.FORWARD),
+    "full, grouped heads": ("True", "index-coded V", Shape(1, 4, 2, 130, 150, 128), "bf16", SCHEDULES),
+    "full, one row and one key": ("True", "random", Shape(2, 1, 1, 1, 1, 128), "bf16", (Schedule.FORWARD,)),
+    "full, fp16, head dim 64": ("True", "large scores", Shape(1, 2, 1, 70, 190, 64), "fp16", (Schedule.REVERSED,)),
+    "causal": (BOTTOM_RIGHT, "large scores", Shape(1, 2, 1, 129, 257, 128), "bf16", (Schedule.HOSTILE,)),
+    "causal, rows without keys": (BOTTOM_RIGHT, "random", Shape(1, 2, 2, 150, 66, 64), "bf16", (Schedule.FORWARD,)),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:
-    mask, kind, shape, dtype, schedule = CASES[name]
+    mask, kind, shape, dtype, schedules = CASES[name]
     problem, attention = problem_of(mask, kind, shape, dtype)
-    found = gradients(problem, attention, CAUSAL if mask != "True" else (), schedule)
+    found = gradients(problem, attention, CAUSAL if mask != "True" else (), schedules)
     judgements = problem.judge(found)
     assert all(j.accepted for j in judgements.values()), judgements
     if "rows without keys" in name:
@@ -138,9 +140,9 @@ def test_variants_by_their_regions(name: str) -> None:
     attention, gradient = replace(full_attention(), spec=spec), derive(spec)
     shape, approximated = Shape(1, 2, 1, 70, 90, 64), {"tanh": FUNCTIONS["tanh_approx"]}
     problem = make_gradient_problem(attention, gradient, "large scores", shape, 1, "bf16", approximated)
-    judgements = problem.judge(gradients(problem, attention, edits, Schedule.REVERSED))
+    judgements = problem.judge(gradients(problem, attention, edits, (Schedule.REVERSED,)))
     assert all(j.accepted for j in judgements.values()), judgements
-    assert not problem.accepts(gradients(problem, attention, edits[:-1], Schedule.FORWARD))
+    assert not problem.accepts(gradients(problem, attention, edits[:-1]))
 
 
 @pytest.mark.parametrize("head_dim", [64, 128])
@@ -179,7 +181,7 @@ UNORDERED: Final[dict[str, Edits]] = {
 
 def causal(edits: Edits) -> Gradients:
     problem, attention = problem_of(BOTTOM_RIGHT, "index-coded V", Shape(1, 4, 2, 130, 150, 128), "bf16")
-    found = gradients(problem, attention, edits, Schedule.FORWARD)
+    found = gradients(problem, attention, edits)
     assert problem.accepts(found) == (edits == CAUSAL)
     return found
 
