@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up what they need in .venv and then do the work; `make quick` runs a part of the tests, between edits;
-# `make lint` runs linters, types and import contract.
+# `make lint` runs linters, types and import contract; `make compat` runs the tests that depend on torch with other releases of it.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ OUT ?= out
 # Tests start hundreds of processes, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick slow foreign lint check setup clean
+.PHONY: demo test quick slow foreign compat lint check setup clean
 
 setup: $(READY)
 
@@ -34,6 +34,19 @@ QUICK := tests/test_house.py tests/test_cases.py tests/ir tests/passes tests/ver
 
 quick: $(READY)
 	$(BIN)/python -m pytest $(QUICK) -n 2 --dist worksteal
+
+# Other releases of torch, each in an environment of its own: what reads references and answers calls, and a part of the rest.
+TORCHES ?= 2.11.0 2.12.1 2.14.1
+COMPAT := tests/frontend/reference tests/backend/launch tests/driver/test_calls.py tests/driver/test_compiled.py \
+	tests/driver/test_saved.py tests/engine tests/passes
+
+compat: $(TORCHES:%=compat-%)
+
+compat-%:
+	test -x build/torch-$*/bin/python || $(PYTHON) -m venv build/torch-$*
+	build/torch-$*/bin/python -m pip install -q torch==$*
+	build/torch-$*/bin/python -m pip install -q -e ".[test]"
+	build/torch-$*/bin/python -m pytest $(COMPAT) -n 2 --dist worksteal
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal

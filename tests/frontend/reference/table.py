@@ -44,7 +44,8 @@ def sink(logit: str) -> Normalizer:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`captures` as `name[extents] kind dtype`; `warns`: parts of the warnings, in order, and no other may be given."""
+    """`captures` as `name[extents] kind dtype`; `warns`: parts of the warnings, in order, and no other may be given. `since`: the
+    torch that can run it on symbolic sizes; an earlier one fails, and the reference is refused."""
 
     function: Function
     extra: ExtraInputs | None = None
@@ -56,6 +57,7 @@ class Accepted:
     captures: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     warns: tuple[str, ...] = ()
+    since: str = ""
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.torch_version import TorchVersion
 
 import tests.frontend.reference.references  # noqa: F401  (fills the table)
 from cubridge.frontend.reference.trace import trace
@@ -23,6 +24,10 @@ def found_row(traced: Traced, row: RowReduction) -> str:
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.name)
 def test_reads(case: Accepted) -> None:
+    if case.since and TorchVersion(torch.__version__) < case.since:
+        with pytest.raises(CuError, match="CU474"):
+            trace(case.reference, case.shape, torch.bfloat16)
+        return
     traced = trace(case.reference, case.shape, torch.bfloat16)
     spec, normalizer = traced.spec, case.normalizer
     found = {

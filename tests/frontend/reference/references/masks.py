@@ -65,7 +65,7 @@ def causal_positions_by_cumsum(q, k, v):
     return plain_scores(q, k).masked_fill(j[None] > i[:, None], float("-inf")).softmax(-1) @ repeated(v, q)
 
 
-@accepts(mask=CAUSAL)
+@accepts(mask=CAUSAL, since="2.13")
 def causal_through_vmap(q, k, v):
     def one(q, k, v):
         keep = torch.ones(q.shape[0], k.shape[0]).tril()
