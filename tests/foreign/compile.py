@@ -15,22 +15,14 @@ from cubridge.backend.compile.nvrtc import nvrtc_version, run_nvrtc, system_incl
 from cubridge.backend.ptx.machine import Machine
 from cubridge.backend.ptx.parser import parse_program
 from cubridge.ir.source import SourceFile
-from tests.foreign.sources import CUTLASS, FOREIGN, HEADERS
+from tests.foreign.sources import FOREIGN, HEADERS
 
 HERE: Final = Path(__file__).parent
 _STANDARD: Final = (
-    "array",
-    "cstddef",
-    "cstring",
-    "functional",
-    "initializer_list",
-    "limits",
-    "tuple",
-    "type_traits",
-    "utility",
-)
+    "array", "cstddef", "cstring", "functional", "initializer_list", "limits", "tuple", "type_traits", "utility",
+)  # fmt: skip
 _EMPTY: Final = (
-    "algorithm", "assert.h", "cassert", "cfenv", "cinttypes", "cmath", "cstdint", "cstdio", "cstdlib", "iostream", "math.h",
+    "algorithm", "assert.h", "cassert", "cfenv", "cinttypes", "cmath", "cstdint", "cstdio", "cstdlib", "math.h",
     "stdint.h", "stdio.h", "stdlib.h", "string", "vector",
 )  # fmt: skip
 _OPTIONS: Final = (
@@ -43,29 +35,29 @@ _OPTIONS: Final = (
 )
 
 
-def _shadows() -> Mapping[str, SourceFile]:
+def _shadows(kinds: Sequence[str]) -> Mapping[str, SourceFile]:
     """Headers of a host, as far as device code needs them: CUDA's own, or nothing."""
     texts = {
         name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
         for name in _STANDARD
     }
     texts |= dict.fromkeys(_EMPTY, "#pragma once\n")
-    shadow = HERE / "shadow"
-    texts |= {str(path.relative_to(shadow)): path.read_text() for path in shadow.rglob("*.*h")}
+    for shadow in (HERE / "shadow" / kind for kind in kinds):
+        texts |= {str(path.relative_to(shadow)): path.read_text() for path in shadow.rglob("*") if path.is_file()}
     return {name: SourceFile.from_text(name, text) for name, text in texts.items()}
 
 
-def compiled(name: str, folders: Sequence[Path], options: Sequence[str]) -> SourceFile:
-    """The PTX of the text `name` beside this file. `folders`: of the headers that it includes, besides CUTLASS and CUDA."""
+def compiled(name: str, folders: Sequence[Path], options: Sequence[str], *kinds: str) -> SourceFile:
+    """The PTX of the text `name` beside this file. `folders`: of the headers that it includes, besides CUDA's;
+    `kinds`: of headers of ours that stand before theirs."""
     source = SourceFile.from_text(name, (HERE / name).read_text())
-    shadows = _shadows()
+    shadows = _shadows(("any", *kinds))
     texts = tuple((shadow.name, shadow.digest) for shadow in shadows.values())
     path = FOREIGN / "ptx" / f"{content_key(nvrtc_version(), source.digest, texts, (*map(str, folders), *options))}.ptx"
     with _alone():
         if not path.exists():
             includes = [
                 *folders,
-                CUTLASS,
                 HEADERS / "nvidia/cu13/include",
                 HEADERS / "nvidia/cu13/include/cccl",
                 system_include_dir(),

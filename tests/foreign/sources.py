@@ -14,12 +14,14 @@ FLASH_ATTENTION_2: Final = FOREIGN / f"flash_attn-{RELEASE}"
 CUTLASS: Final = FLASH_ATTENTION_2 / "csrc/cutlass/include"
 HEADERS: Final = FOREIGN / "packages"
 FLASH_ATTENTION_3: Final = Path(os.environ.get("FLASH_ATTENTION_3", "/nowhere"))
-"""A checkout of flash-attention, whose folder `hopper` is wanted."""
+"""A checkout of flash-attention with its submodule of CUTLASS; its folder `hopper` is wanted."""
 
 needs_flash_attention_2 = pytest.mark.skipif(
     not (CUTLASS.is_dir() and HEADERS.is_dir()), reason="`make foreign` has not fetched FlashAttention-2"
 )
 needs_flash_attention_3 = pytest.mark.skipif(
-    not (FLASH_ATTENTION_3 / "hopper").is_dir(),
-    reason="FLASH_ATTENTION_3 names no checkout of flash-attention",
+    not (FLASH_ATTENTION_3 / "hopper").is_dir()
+    or not (FLASH_ATTENTION_3 / "csrc/cutlass/include").is_dir()
+    or not HEADERS.is_dir(),
+    reason="FLASH_ATTENTION_3 names no checkout of flash-attention with its CUTLASS, or `make foreign` has not run",
 )

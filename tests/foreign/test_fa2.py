@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from cubridge.backend.ptx.machine import Machine
-from cubridge.backend.ptx.program import Instruction, Program
 from cubridge.ir.diagnostics import CuError
+from tests.backend.ptx.orders import ordering_sites, without
 from tests.foreign import fa2
 from tests.foreign.attention import Shape, attention
 from tests.foreign.sources import needs_flash_attention_2
@@ -38,20 +36,10 @@ def test_numbers(shape: Shape) -> None:
     torch.testing.assert_close(lse.double(), right_lse.masked_fill(sees_nothing, torch.inf), atol=2e-6, rtol=1e-6)
 
 
-ORDERING = ("bar.sync", "cp.async.commit_group", "cp.async.wait_group")
-
-
-def without(program: Program, pc: int) -> Program:
-    """A branch to the next instruction stands in its place."""
-    found = program.code[pc]
-    nothing = Instruction("bra", None, (), pc + 1, found.start, found.end, found.place)
-    return replace(program, code=(*program.code[:pc], nothing, *program.code[pc + 1 :]))
-
-
 @pytest.mark.parametrize("shape", [PLAIN, CAUSAL], ids=str)
 def test_each_deleted_order_is_noticed(shape: Shape) -> None:
     program = fa2.kernel(shape).program
-    sites = [pc for pc, found in enumerate(program.code) if found.name.startswith(ORDERING)]
+    sites = ordering_sites(program)
     missed: list[str] = []
     for pc in sites:
         try:

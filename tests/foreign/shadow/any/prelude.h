@@ -8,8 +8,8 @@ namespace std {
 using namespace cuda::std;
 }
 using cuda::std::int8_t, cuda::std::uint8_t, cuda::std::int16_t, cuda::std::uint16_t, cuda::std::int32_t, cuda::std::uint32_t, cuda::std::int64_t, cuda::std::uint64_t, cuda::std::intptr_t, cuda::std::uintptr_t;
-#define M_LOG2E 1.4426950408889634074
-#define M_LN2 0.69314718055994530942
+#define M_LOG2E 1.4426950408889634074f
+#define M_LN2 0.69314718055994530942f
 #define INFINITY __int_as_float(0x7f800000)
 struct FILE;
 #define stderr ((FILE*)0)
