@@ -50,8 +50,7 @@ def bytes_of(t: Tensor) -> bytes:
     return bytes(t.contiguous().view(torch.uint8).flatten().tolist())
 
 
-def run(text: str, given: Given, schedules: tuple[Schedule, ...] = tuple(Schedule), seconds: float = 10.0) -> Tensor:
-    """The output, which every schedule must agree on."""
+def launch_of(text: str, given: Given) -> PtxLaunch:
     last = len(given.tensors) - 1
     tensors = tuple(
         TensorMemory(f"t{n}", bytes_of(t) if n < last else b"\xff" * len(bytes_of(t)), _flags(n, last, given), 16)
@@ -62,12 +61,15 @@ def run(text: str, given: Given, schedules: tuple[Schedule, ...] = tuple(Schedul
     pointers = tuple((start + 8 * n, n) for n in range(len(tensors)))
     grid = Grid((given.blocks, 1, 1), (given.threads, 1, 1), given.shared, given.cluster)
     params = bytes(max(start + 8 * len(tensors), 1))
-    loaded = machine(text)
-    size = loaded.program.param_bytes
-    launch = PtxLaunch(grid, params.ljust(size, b"\0"), tensors, pointers, maps)
-    outputs = [loaded.run(launch, schedule, seconds)[0] for schedule in schedules]
+    return PtxLaunch(grid, params.ljust(machine(text).program.param_bytes, b"\0"), tensors, pointers, maps)
+
+
+def run(text: str, given: Given, schedules: tuple[Schedule, ...] = tuple(Schedule), seconds: float = 10.0) -> Tensor:
+    """The output, which every schedule must agree on."""
+    launch = launch_of(text, given)
+    outputs = [machine(text).run(launch, schedule, seconds)[0] for schedule in schedules]
     assert all(o == outputs[0] for o in outputs)
-    return torch.frombuffer(bytearray(outputs[0]), dtype=given.tensors[last].dtype).view(given.tensors[last].shape)
+    return torch.frombuffer(bytearray(outputs[0]), dtype=given.tensors[-1].dtype).view(given.tensors[-1].shape)
 
 
 def _flags(number: int, last: int, given: Given) -> TensorFlags:
