@@ -70,15 +70,17 @@ def spec_values(
     return _values(spec, scope, values, full, approximated, derivatives)
 
 
-def spec_values_at(spec: AttentionSpec, scope: Mapping[str, object], values: Tensor) -> SpecValues:
-    """Evaluate `spec` without derivatives at some points as if there were no others. `scope` gives sizes, captures (tensors, or
+def spec_values_at(
+    spec: AttentionSpec, scope: Mapping[str, object], values: Tensor, derivatives: bool = False
+) -> SpecValues:
+    """Evaluate `spec` at some points as if there were no others. `scope` gives sizes, captures (tensors, or
     what has their shape and indexing), and integers b, h [P, 1, 1, 1], i [P, 1, R, 1], j [P, 1, 1, C], with the raw scores s
     [P, 1, R, C] between them. In the result P, 1, R, C stand for B, Hq, Lq, Lk.
 
-    Shapes: values [P, 1, C, E], fp64. Errors: CU301 for a name without value, or arithmetic that has none."""
+    Shapes: values [C, E], fp64. Errors: CU301 for a name without value, or arithmetic that has none."""
     names: Scope = dict(scope)  # pyright: ignore[reportAssignmentType]
     points, _, rows, columns = names["s"].shape  # pyright: ignore
-    return _values(spec, names, values, (points, 1, rows, columns), {}, derivatives=False)
+    return _values(spec, names, values, (points, 1, rows, columns), {}, derivatives)
 
 
 def visible_at(spec: AttentionSpec, scope: Mapping[str, object]) -> Tensor:

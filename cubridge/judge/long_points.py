@@ -4,41 +4,41 @@ and of what is visited, and near every number that occurs in either; and some at
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
 
-from cubridge.engine.values.gather import MadeUp
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.fitting import fitting_shapes
-from cubridge.ir.nodes import SIZES, Binary, Call, Expr, Index, IntLit, Name, TileList
+from cubridge.ir.nodes import SIZES, Binary, Call, FloatLit, IntLit, Name, TileList
 from cubridge.ir.spec import AttentionSpec, Shape
 from cubridge.ir.walk import free_names, walk
+from cubridge.verify.ranges import LIMITS
 
 if TYPE_CHECKING:
-    from cubridge.ir.nodes import Kernel, Node
-
-    Captures = Mapping[str, int | float | MadeUp]
+    from cubridge.ir.nodes import Expr, Kernel, Node
 
 _SHAPES: Final = (
     Shape(9, 128, 8, 4097, 8192, 0),
-    Shape(1, 9, 3, 16389, 4099, 0),
+    Shape(1, 9, 3, 16389, 4097, 0),
     Shape(2, 5, 5, 8192, 16389, 0),
-    Shape(1, 2, 1, 131072, 131072, 0),
-    Shape(1, 2, 2, 128, 1 << 21, 0),
+    Shape(LIMITS["B"], LIMITS["Hq"], 8, 129, 641, 0),
+    Shape(1, 2, 2, 128, LIMITS["Lk"], 0),
 )
+"""Both orders of lengths; each size at its limit; a last key tile of one key, whatever its size."""
+_LONGEST_WITH_LISTS: Final = 131072
 _MOST_LISTED: Final = 1 << 18
-"""Keys where the key sequence comes from lists, of which every element is computed."""
-_LONGEST: Final = 1 << 22
-"""Longest length that a number in an expression asks for."""
-_FURTHER: Final = 3
-_RUN: Final = 700
-"""Elements of a captured tensor that are the same: several tiles, and not whole ones."""
+"""Lists are made of all keys of the chosen rows."""
+_LONGEST: Final = LIMITS["Lk"]
+_NEAR: Final = 4
+_ODD: Final = 6
+_LARGEST_STEP: Final = 1 << 22
 QUERY_TILES: Final = 16
 KEY_TILES: Final = 32
 ROWS: Final = 8
@@ -46,85 +46,67 @@ COLUMNS: Final = 8
 
 
 def long_shapes(spec: AttentionSpec, kernel: Kernel, head_dim: int) -> list[Shape]:
-    """Sizes that meet the preconditions; besides the usual ones, lengths beyond large numbers that the two read."""
-    longest = max(s.Lq for s in _SHAPES)
-    beyond = sorted(n for n in literals(spec, kernel) if longest <= n < _LONGEST)[-_FURTHER:]
-    wanted = [*_SHAPES, *(Shape(1, 2, 1, n + 300, n + 300, 0) for n in beyond)]
-    listed = any(isinstance(f.type, TileList) for f in kernel.params)
-    most = _MOST_LISTED if listed else 2 * _LONGEST
-    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, min(s.Lk, most), head_dim) for s in wanted])
+    """Sizes that meet the preconditions; besides the usual ones, lengths next to numbers that the kernel reads alone."""
+    near = [n for n in odd_numbers(spec, kernel) if 256 < n < _LONGEST][:_NEAR]
+    lists = any(isinstance(f.type, TileList) for f in kernel.params)
+    longest = _LONGEST_WITH_LISTS if lists else LIMITS["Lq"]
+    long = [Shape(1, 2, 1, longest, keys, 0) for keys in (385, longest - 127)]
+    wanted = [*_SHAPES, *long, *(Shape(1, 2, 1, n + d, n + d, 0) for n in near for d in (0, 1))]
+    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, s.Lk, head_dim) for s in wanted])
 
 
-def literals(spec: AttentionSpec, kernel: Kernel) -> set[int]:
-    """Whole numbers in the expressions of both."""
-    return {abs(n.value) for part in _parts(spec, kernel) for n in walk(part) if isinstance(n, IntLit)}
+def numbers(*parts: Kernel | AttentionSpec) -> set[float]:
+    """The size of each number in the expressions of kernels and specs."""
+    nodes = (n for part in parts for e in _expressions(part) for n in walk(e))
+    return {abs(n.value) for n in nodes if isinstance(n, IntLit | FloatLit) and isfinite(n.value)}
 
 
-def marks(spec: AttentionSpec, kernel: Kernel, shape: Shape) -> list[int]:
-    """Numbers near which a formula of either may change: literals, and what formulas of sizes alone are at `shape`."""
-    found = literals(spec, kernel)
-    names = shape.sizes() | kernel.constant_values
-    for part in _parts(spec, kernel):
-        for node in walk(part):
-            if (
-                isinstance(node, Binary | Call | Name)
-                and free_names(node) <= names.keys()
-                and free_names(node) & {*SIZES}
-            ):
+def odd_numbers(spec: AttentionSpec, kernel: Kernel) -> list[int]:
+    """Those that the kernel reads and the spec does not, the largest first."""
+    return sorted({int(n) for n in numbers(kernel) - numbers(spec)}, reverse=True)
+
+
+def steps(spec: AttentionSpec, kernel: Kernel) -> list[int]:
+    """What captured integers are to be multiples of: numbers of either, those first that the kernel alone has."""
+    both = [*odd_numbers(spec, kernel), *sorted(map(int, numbers(spec)), reverse=True)]
+    return [n for n in both if 16 <= n <= _LARGEST_STEP]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Numbers near which a formula of either may change. `odd`: those that the kernel alone reads, which are looked at first."""
+
+    all: list[int]
+    odd: list[int]
+
+    @staticmethod
+    def of(spec: AttentionSpec, kernel: Kernel, shape: Shape) -> Marks:
+        """Numbers in formulas, and what formulas of sizes alone are at `shape`."""
+        found = {int(n) for n in numbers(spec, kernel) if n < _LONGEST * 2}
+        names = shape.sizes() | kernel.constant_values
+        nodes = (node for e in (*_expressions(spec), *_expressions(kernel)) for node in walk(e))
+        for node in nodes:
+            if isinstance(node, Binary | Call | Name) and free_names(node) <= names.keys() and _reads_size(node):
                 try:
                     value = evaluate_number(node, names)
                 except CuError:
                     continue
                 if isinstance(value, int | float) and abs(value) < _LONGEST * 2:
                     found.add(abs(int(value)))
-    return sorted(found)
+        return Marks(sorted(found), odd_numbers(spec, kernel)[:_ODD])
 
 
-def _parts(spec: AttentionSpec, kernel: Kernel) -> Iterable[Node]:
-    lse = () if spec.lse is None else (spec.lse,)
-    yield from (spec.score, spec.mask, spec.weight, spec.finalize, spec.kv_head, *lse)
-    yield from (e for row in spec.rows for e in (row.over, row.body))
-    yield from kernel.regions
-    yield kernel.schedule
-    yield from kernel.params
+def _reads_size(node: Expr) -> bool:
+    return bool(free_names(node) & {*SIZES})
 
 
-def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int) -> Captures:
-    """A value for every capture. Integers are small in every other problem, and else as large as lengths; those that index
-    something are 0 or 1, those that divide something are positive. Those of a mask come in runs in half of the problems."""
-    indices, divisors = _used_as_index(spec), _used_as_divisor(spec)
-    in_mask = {n.base.id for n in walk(spec.mask) if isinstance(n, Index) and isinstance(n.base, Name)}
-    random = Random(seed)
-    large = max(shape.Lq, shape.Lk) + 1
-    found: dict[str, int | float | MadeUp] = {}
-    for n, capture in enumerate(spec.captures):
-        is_float, is_flag = capture.dtype == "f32", capture.dtype == "bool"
-        narrow = is_flag or capture.name in indices
-        low, high = (0, 2) if narrow else (-1, 4) if seed % 2 == 0 else (0, large)
-        low = max(low, 1) if capture.name in divisors else low
-        if capture.extents:
-            extents = tuple(int(evaluate_number(e, shape.sizes())) for e in capture.extents)  # pyright: ignore
-            run = _RUN if seed >= 2 and capture.name in in_mask else 1
-            found[capture.name] = MadeUp(extents, 31 * seed + n, low, high, is_float, is_flag, run=run)
-        else:
-            number = 0.25 + random.random() if is_float else random.randrange(max(low, 1), high)
-            found[capture.name] = bool(number) if is_flag else number
-    return found
-
-
-def _used_as_index(spec: AttentionSpec) -> set[str]:
-    inside = (i for node in _read_per_key(spec) if isinstance(node, Index) for i in node.indices)
-    return {n.base.id for i in inside for n in walk(i) if isinstance(n, Index) and isinstance(n.base, Name)}
-
-
-def _used_as_divisor(spec: AttentionSpec) -> set[str]:
-    below = (node.right for node in _read_per_key(spec) if isinstance(node, Binary) and node.op in ("/", "//", "%"))
-    return {n.id for divisor in below for n in walk(divisor) if isinstance(n, Name)}
-
-
-def _read_per_key(spec: AttentionSpec) -> Iterable[Node]:
-    parts: list[Expr] = [spec.score, spec.mask, spec.weight, *(r.over for r in spec.rows)]
-    return (node for part in parts for node in walk(part))
+def _expressions(part: Kernel | AttentionSpec) -> Iterable[Node]:
+    if isinstance(part, AttentionSpec):
+        lse = () if part.lse is None else (part.lse,)
+        yield from (part.score, part.mask, part.weight, part.finalize, part.kv_head, *lse)
+        yield from (e for row in part.rows for e in (row.over, row.body))
+    else:
+        yield from (*part.regions, part.schedule, *part.params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +119,13 @@ class Places:
     i: Tensor
 
 
-def choose_places(shape: Shape, rows: int, marks: Sequence[int], random: Random) -> Places:
+def choose_places(shape: Shape, rows: int, marks: Marks, random: Random) -> Places:
     """Query tiles of `rows` rows; every tile, head or batch that a mark asks for is met by some place."""
     tiles = -(-shape.Lq // rows)
-    near = {n // rows + d for n in marks for d in (-1, 0, 1)} | {0, 1, tiles - 2, tiles - 1}
-    wanted = _sample(near, tiles, QUERY_TILES, random)
+    near = {n // rows + d for n in marks.all for d in (-1, 0, 1)} | {0, 1, tiles - 2, tiles - 1}
+    wanted = _sample(near, tiles, QUERY_TILES, random, {n // rows for n in marks.odd})
     wanted += [random.randrange(tiles) for _ in range(4)]
-    heads = _sample(_around(marks, shape.Hq), shape.Hq, len(wanted), random)
-    batches = _sample(_around(marks, shape.B), shape.B, len(wanted), random)
+    heads, batches = (_sample(_around(marks.all, n), n, len(wanted), random, marks.odd) for n in (shape.Hq, shape.B))
     places = [
         (_cycle(batches, n, shape.B, random), _cycle(heads, n, shape.Hq, random), tile) for n, tile in enumerate(wanted)
     ]
@@ -153,27 +134,29 @@ def choose_places(shape: Shape, rows: int, marks: Sequence[int], random: Random)
     return Places(b, h, tile, torch.tensor(found))
 
 
-def _rows_of(first: int, count: int, marks: Sequence[int], random: Random) -> list[int]:
-    special = [n + d for n in marks for d in (-1, 0, 1) if first <= n + d < first + count]
-    rows = {first, first + count - 1, *random.sample(special, min(len(special), 3))}
-    return [*sorted(rows), *(first + random.randrange(count) for _ in range(ROWS - len(rows)))]
+def _rows_of(first: int, count: int, marks: Marks, random: Random) -> list[int]:
+    special = [n + d - first for n in marks.all for d in (-1, 0, 1)]
+    rows = {0, count - 1, *_sample(special, count, 5, random, (n - first for n in marks.odd))}
+    return [*sorted(first + r for r in rows), *(first + random.randrange(count) for _ in range(ROWS - len(rows)))]
 
 
 def choose_keys(
-    i: Sequence[int], keys: int, tiles: int, edges: Iterable[int], marks: Sequence[int], random: Random
+    i: Sequence[int], keys: int, tiles: int, edges: Iterable[int], marks: Marks, random: Random
 ) -> list[tuple[int, list[int]]]:
     """Key tiles for one query tile with rows i, each with the columns to look at. `edges`: key tiles that must be among them."""
-    places = {i[0], i[-1], *marks, *(x + n * sign for x in (i[0], i[-1], i[1]) for n in marks for sign in (-1, 1))}
+    first, last, second = i[0], i[-1], i[1]
+    places = {first, last, *marks.all, *(x + n * d for x in (first, last, second) for n in marks.all for d in (-1, 1))}
     near = {n // keys + d for n in places for d in (-1, 0, 1)} | {0, 1, tiles - 2, tiles - 1}
-    chosen = dict.fromkeys([*edges, *_sample(near, tiles, KEY_TILES, random)])
+    odd = [*marks.odd, *(first + n * d for n in marks.odd for d in (-1, 1))]
+    chosen = dict.fromkeys([*edges, *_sample(near, tiles, KEY_TILES, random, {n // keys for n in odd})])
     chosen |= dict.fromkeys(random.randrange(tiles) for _ in range(4))
     exact = sorted({n + d for n in {*places, *i} for d in (-1, 0, 1)})
-    return [(tile, _columns(tile * keys, keys, exact, random)) for tile in chosen]
+    return [(tile, _columns(tile * keys, keys, exact, odd, random)) for tile in chosen]
 
 
-def _columns(first: int, keys: int, exact: Sequence[int], random: Random) -> list[int]:
+def _columns(first: int, keys: int, exact: Sequence[int], odd: Iterable[int], random: Random) -> list[int]:
     special = [n - first for n in exact[bisect_left(exact, first) : bisect_left(exact, first + keys)]]
-    columns = {0, keys - 1, *random.sample(special, min(len(special), 4))}
+    columns = {0, keys - 1, *_sample(special, keys, 6, random, (n + d - first for n in odd for d in (0, 1, -1)))}
     while len(columns) < COLUMNS:
         columns.add(random.randrange(keys))
     return sorted(columns)
@@ -183,12 +166,14 @@ def _around(marks: Iterable[int], size: int) -> set[int]:
     return {n + d for n in marks for d in (-1, 0, 1)} | {0, size - 1}
 
 
-def _sample(wanted: Iterable[int], size: int, most: int, random: Random) -> list[int]:
-    """At most so many of `wanted` within [0, size), the ends among them."""
+def _sample(wanted: Iterable[int], size: int, most: int, random: Random, first: Iterable[int] = ()) -> list[int]:
+    """At most so many of `wanted` within [0, size), the ends and `first` among them."""
     inside = sorted({n for n in wanted if 0 <= n < size})
     if len(inside) <= most:
         return inside
-    return sorted({inside[0], inside[-1], *random.sample(inside, most - 2)})
+    chosen = {inside[0], inside[-1], *[n for n in first if 0 <= n < size][: most - 2]}
+    others = [n for n in inside if n not in chosen]
+    return sorted({*chosen, *random.sample(others, most - len(chosen))})
 
 
 def _cycle(values: Sequence[int], n: int, size: int, random: Random) -> int:

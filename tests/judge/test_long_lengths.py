@@ -21,10 +21,12 @@ from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import AttentionSpec
-from cubridge.judge import long_lengths
+from cubridge.judge import long_keys
 from cubridge.judge.attention import full_attention
-from cubridge.judge.long_lengths import long_fault
+from cubridge.judge.long_lengths import long_fault, run_long_lengths
 from cubridge.passes.pipeline import parse_text
+from tests.judge.proof.targets import changed, spec
+from tests.judge.proof.wrong import WRONG, Wrong
 from tests.support.command import fails
 from tests.support.specs import softmax_spec
 from tests.support.variants import EXAMPLES, VARIANTS
@@ -72,7 +74,7 @@ def line(fault: Diagnostic) -> str:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_right_targets_pass(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_lengths, "_of_the_reference", nullcontext)  # no size is passed over
+    monkeypatch.setattr(long_keys, "of_the_reference", nullcontext)  # no size is passed over
     spec = spec_of(variant)
     for kernel in KERNELS:
         assert long_fault(transfer_unverified(source(kernel), spec), spec) is None
@@ -178,6 +180,56 @@ def test_other_parts_that_differ_further_on(old: str, new: str) -> None:
     assert fault.code == "CU317"
 
 
+def seen(wrong: Wrong) -> bool:
+    try:
+        return long_fault(changed(wrong.case, (wrong.old, wrong.new)), spec(wrong.case)) is not None
+    except CuError:
+        return True
+
+
+@pytest.mark.parametrize("wrong", [w for w in WRONG if w.points], ids=lambda w: f"{w.part}: {w.new[:60]}")
+def test_what_runs_do_not_show(wrong: Wrong) -> None:
+    """Limits of sizes, marks of literals, scores far from 0, rising scores, large sums and values, captures past 1 and lengths."""
+    assert seen(wrong)
+
+
+FURTHER = {
+    "a last tile of one key": ("mask", "where(j < Lk, s, -inf)", "where((j < Lk) & ((Lk % 128 != 1) | (j < Lk - 1)), s, -inf)"),
+    "a mark that is a float": ("mask", "where(j < Lk, s, -inf)", "where((j < Lk) & (f32(j) != 7001.0), s, -inf)"),
+    "what fp32 rounds": ("mask", "where(j < Lk, s, -inf)", "where(f32(j) * 128.0 < f32(Lk - 1) * 128.0 + 0.5, s, -inf)"),
+    "scores that fp32 rounds": ("score", "    pass", "    s = (s + f32(j) * 16.0) - f32(j) * 16.0"),
+    "weights that overflow in fp32": ("row_update", "<= 8.0", "<= 130.0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_further_faults(name: str) -> None:
+    region, old, new = FURTHER[name]
+    head = f"def {region}("
+    before, after = to_text(source("sm80")).split(head)
+    assert old in after
+    wrong = parse(SourceFile("edited.cuir", (before + head + after.replace(old, new, 1)).encode()))
+    assert long_fault(wrong, full_attention().spec) is not None
+
+
+def test_a_counter_of_tiles() -> None:
+    """Right for the first 15 key tiles of a row."""
+    counted = changed(
+        "full",
+        ("row_state(\n", "row_state(\n    seen=Row(f32),\n"),
+        ("    row.m = -inf\n", "    row.m = -inf\n    row.seen = 0.0\n"),
+        ("    row.m = m_new\n", "    row.m = m_new\n    row.seen = row.seen + 1.0\n"),
+        ("partial_rowsum(s)", "partial_rowsum(where(row.seen < 16.0, s, 0.0))"),
+    )
+    assert long_fault(counted, spec("full")) is not None
+
+
+def test_points_are_counted() -> None:
+    test = run_long_lengths(source("sm80"), full_attention().spec)
+    assert test.fault is None
+    assert test.points > 100_000
+
+
 def test_reading_past_a_captured_tensor_further_on() -> None:
     spec = spec_of("relative_position_table")
     target = transfer_unverified(source("sm80"), spec)
@@ -232,7 +284,7 @@ def test_captured_booleans_choose_and_mask() -> None:
 
 
 def test_a_captured_divisor_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_lengths, "_of_the_reference", nullcontext)
+    monkeypatch.setattr(long_keys, "of_the_reference", nullcontext)
 
     def extra_inputs(shape, device):
         return {"chunk": torch.arange(shape.Lq) % 5 + 3}

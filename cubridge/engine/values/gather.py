@@ -51,8 +51,9 @@ def gather_checked(base: Elements, name: str, indices: list[Tensor], guards: lis
 class MadeUp:
     """A tensor of any size, of which each element follows from its indices and a seed.
 
-    Integers are in [low, high), as booleans where `is_flag`; floats are multiples of 2 ** -10 in [-1, 1). `pad`: elements
-    after the last axis, which repeat its last element. `run`: neighbours along the last axis that are the same."""
+    Integers are `step` times one in [low, high), as booleans where `is_flag`; floats are multiples of 2 ** -10 in [-1, 1), times
+    `span`. `pad`: elements after the last axis, which repeat its last element. `run`: neighbours along the last axis that are the
+    same."""
 
     extents: tuple[int, ...]
     seed: int
@@ -62,6 +63,8 @@ class MadeUp:
     is_flag: bool = False
     pad: int = 0
     run: int = 1
+    step: int = 1
+    span: float = 1.0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,8 +84,8 @@ class MadeUp:
             mixed = mixed.bitwise_xor_(mixed >> 15).mul_(2246822519).bitwise_and_(0x7FFFFFFF)
         mixed = mixed.bitwise_xor_(mixed >> 13).expand(torch.broadcast_shapes(*(x.shape for x in places)))
         if self.is_float:
-            return (mixed % 2048 - 1024).double() / 1024
-        whole = mixed % (self.high - self.low) + self.low
+            return (mixed % 2048 - 1024).double() / 1024 * self.span
+        whole = (mixed % (self.high - self.low) + self.low) * self.step
         return whole.bool() if self.is_flag else whole
 
 

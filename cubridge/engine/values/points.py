@@ -1,6 +1,7 @@
 """A kernel at chosen points of a problem of any size: its schedule, its key sequence, and what its regions make of a few keys.
 
-Regions run as in the value engine, over tensors [points, 1, 1, rows, columns], and in fp64: what differs then is the formula.
+Regions run as in the value engine, over tensors [points, 1, 1, rows, columns]: in fp64, where what differs is the formula, or in
+fp32 as on the device, where it may be rounding.
 Nothing as long as the problem is made but the numbers of work tiles and of key tiles."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cubridge.engine.core.operands import Value, fault
-from cubridge.engine.elements import fp64
+from cubridge.engine.elements import default_dtype
 from cubridge.engine.tile_lists import ListsOfRows
 from cubridge.engine.values.gather import Elements, MadeUp, gather_checked
 from cubridge.engine.values.launch import work_count
@@ -25,12 +26,9 @@ from cubridge.ir.coordinates import of_block
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import (
     Attr,
-    Binary,
-    Call,
     Captured,
     Expr,
     Field,
-    FloatLit,
     Kernel,
     Name,
     Node,
@@ -70,19 +68,20 @@ class Visits:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Eight keys of one key tile for each point: `j` [P, 1, 1, 1, 8], first key `start` [P, 1, 1, 1, 1], raw scores `s`
-    [P, 1, 1, R, 8]; `visited` and `masked` [P, 1, 1, 1, 1]."""
+    """Some keys of one key tile for each point, in eights: `j` [P, 1, 1, 1, C], first key `start` [P, 1, 1, 1, 1], raw scores `s`
+    [P, 1, 1, R, C], values `v` [C, E]; `visited` and `masked` [P, 1, 1, 1, 1]."""
 
     start: Tensor
     j: Tensor
     s: Tensor
+    v: Tensor
     visited: Tensor
     masked: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """`out` [P, R, 8 * groups], a column for each key; `lse` [P, R]; `peak` [P, R], the largest weight that was ever added up."""
+    """`out` [P, R, E] and `lse` [P, R], fp64; `peak` [P, R], the largest weight of a key, relative to its row's reference then."""
 
     out: Tensor
     lse: Tensor
@@ -90,16 +89,23 @@ class Attended:
 
 
 class KernelPoints:
-    """One kernel at one size. `captures`: numbers, and tensors by the names of the spec, as the launch gives them.
+    """One kernel at one size. `captures`: numbers, and tensors by the names of the spec, as the launch gives them. `dtype`: fp64 or
+    fp32, what floats are.
 
     Errors of its methods: CU301 where something has no value, CU312 and CU313 for captured tensors."""
 
     fragment_rows = 1
 
     def __init__(
-        self, kernel: Kernel, shape: Shape, captures: Mapping[str, Value | MadeUp], launch: Mapping[str, int]
+        self,
+        kernel: Kernel,
+        shape: Shape,
+        captures: Mapping[str, Value | MadeUp],
+        launch: Mapping[str, int],
+        dtype: torch.dtype = torch.float64,
     ) -> None:
         self.kernel = kernel
+        self.dtype = dtype
         self.shape = shape
         numbers = {name: v for name, v in captures.items() if isinstance(v, int | float)}
         self.names: dict[str, Item] = {**numbers, **launch, **shape.sizes(), **kernel.constant_values}
@@ -108,14 +114,7 @@ class KernelPoints:
         if rows is None or keys is None:
             raise fault("CU301", "the kernel does not show the size of its tiles", kernel)
         self.rows, self.keys = size_of(kernel, rows), size_of(kernel, keys)
-        self.copies = 1
         self._regions: dict[str, Callable[[Env], None]] = {}
-
-    def with_copies(self, copies: int) -> KernelPoints:
-        """The same kernel for rows in which each key is there so many times."""
-        several = copy(self)
-        several.copies, several._regions = copies, {}
-        return several
 
     @property
     def query_tiles(self) -> int:
@@ -137,8 +136,14 @@ class KernelPoints:
         if not isinstance(base, MadeUp | ListsOfRows):
             raise fault("CU301", f"`{name}` is not a captured tensor", node)
         elements: Elements = base
-        value = gather_checked(elements, name, [torch.as_tensor(x) for x in indices], guards, node)
+        value = self._own(gather_checked(elements, name, [torch.as_tensor(x) for x in indices], guards, node))
         return value if value.ndim else value.item()
+
+    def _own(self, value: Tensor) -> Tensor:
+        """Floats of this dtype; beside fp32, integers of 32 bits, which become floats of 32 bits."""
+        if value.is_floating_point():
+            return value.to(self.dtype)
+        return value.int() if self.dtype == torch.float32 and value.dtype == torch.int64 else value
 
     def _parameter(self, declared: Field, captures: Mapping[str, Value | MadeUp]) -> Item:
         match declared.type:
@@ -174,15 +179,15 @@ class KernelPoints:
             names |= of_block((x, y, z), grid[0])
         tile = SimpleNamespace()
         body = tuple(s for s in schedule.body if not isinstance(s, RegionCall))
-        with fp64():
+        with default_dtype(self.dtype):
             compile_region(replace(schedule, body=body))(Env(self, names, {}, tile))
         given = (torch.as_tensor(getattr(tile, name)).expand(count) for name in _WORK_FIELDS)
         return WorkTiles(*given)
 
     def tiles(self, work: WorkTiles, i: Tensor) -> SimpleNamespace:
         """The tile state of some work tiles [P], set up for rows i [P, R]: every field [P, 1, 1, R or 1, 1]."""
-        tile = SimpleNamespace(**{name: getattr(work, name).view(_COLUMN) for name in _WORK_FIELDS})
-        self._run("tile_setup", Env(self, {**self.names, "i": _rows(i)}, {}, tile))
+        tile = SimpleNamespace(**{name: self._own(getattr(work, name)).view(_COLUMN) for name in _WORK_FIELDS})
+        self._run("tile_setup", Env(self, {**self.names, "i": self._rows(i)}, {}, tile))
         return SimpleNamespace(**{name: _by_point(value, len(i)) for name, value in vars(tile).items()})
 
     # ---- the key sequence ----
@@ -205,14 +210,14 @@ class KernelPoints:
         if bool((count > most).any()):
             message = f"{int(count.max())} key tiles are visited, and there are {self.key_tiles}"
             raise fault("CU301", message, self.kernel.region("key_count"))
-        t = torch.arange(max(int(count.max()), 1)).view(1, 1, 1, 1, -1)
+        t = self._own(torch.arange(max(int(count.max()), 1))).view(1, 1, 1, 1, -1)
         shape = (points, t.numel())
         number = torch.as_tensor(self._value("key_tile", {**keys, "t": t}, tile))
         number = number.expand(points, 1, 1, 1, t.numel()).reshape(shape)
         masked = torch.as_tensor(self._value("key_masked", {**keys, "t": t}, tile))
         masked = masked.expand(points, 1, 1, 1, t.numel()).reshape(shape)
         real = t.reshape(1, -1) < count.view(-1, 1)
-        at = number.clamp(0, self.key_tiles)
+        at = number.clamp(0, self.key_tiles).long()
         zeros = torch.zeros(points, self.key_tiles + 1, dtype=torch.long)
         times = zeros.scatter_add(1, at, real.long())
         bare = zeros.scatter_add(1, at, (real & ~masked).long())
@@ -221,7 +226,7 @@ class KernelPoints:
     def _sequence(self, tile: SimpleNamespace) -> dict[str, Item]:
         region = self.kernel.region("key_sequence")
         env = Env(self, dict(self.names), {}, tile)
-        with fp64():
+        with default_dtype(self.dtype):
             compile_region(region)(env)
             assert isinstance(region.result, Record)
             return {f"keys.{f.name}": compile_value(f.value)(env) for f in region.result.fields}
@@ -229,7 +234,7 @@ class KernelPoints:
     def _value(self, name: str, given: Mapping[str, Item], tile: SimpleNamespace) -> Item:
         region = rewrite(self.kernel.region(name), _flat_keys)
         env = Env(self, {**self.names, **given}, {}, tile)
-        with fp64():
+        with default_dtype(self.dtype):
             compile_region(region)(env)
             assert region.result is not None
             return compile_value(region.result)(env)
@@ -237,63 +242,64 @@ class KernelPoints:
     # ---- scores, mask, normalizer ----
 
     def attend(self, tile: SimpleNamespace, i: Tensor, groups: list[Keys]) -> Attended:
-        """Row by row [P, R] what a kernel that saw only these keys would give for V = 1."""
+        """Row by row [P, R] what a kernel that saw only these keys would give, one group after the other."""
         points, rows = i.shape
-        columns = 8 * len(groups)
-        common = {**self.names, "i": _rows(i)}
+        columns = groups[0].v.shape[-1]
+        common = {**self.names, "i": self._rows(i)}
         state = {f.name: torch.zeros(points, 1, 1, rows, 1) for f in self.kernel.row_state}
         state = self._state(Env(self, dict(common), dict(state), tile), "row_init", state)
-        o = torch.zeros(points, 1, 1, rows, columns, dtype=torch.float64)
+        o = torch.zeros(points, 1, 1, rows, columns, dtype=self.dtype)
         peak = torch.zeros(points, rows, dtype=torch.float64)
-        for n, keys in enumerate(groups):
-            here = common | {"j": keys.j, "kv_start": keys.start, "r": 0}
-            env = Env(self, {**here, "s": keys.s}, {}, tile)
-            self._run("score", env)
-            bare = env.names["s"]
-            self._run("mask", env)
-            s = torch.where(keys.masked, env.names["s"], bare).expand(keys.s.shape)
-            new = self._state(Env(self, {**here, "s": s}, dict(state), tile), "row_update", state)
-            env = Env(self, {**here, "s": s}, dict(new), tile)
-            new = self._state(env, "row_probs", new)
-            weight = torch.as_tensor(env.names["s"]).expand(s.shape)
-            env = Env(self, {**common, "o": o, "e": torch.arange(columns).view(1, 1, 1, 1, -1)}, dict(new), tile)
+        of_output = {**common, "e": torch.arange(columns).view(1, 1, 1, 1, -1)}
+        for keys in groups:
+            here = common | {"j": self._own(keys.j), "kv_start": self._own(keys.start), "r": 0}
+            weight, new = self._weights(tile, here, state, keys)
+            env = Env(self, {**of_output, "o": o}, dict(new), tile)
             new = self._state(env, "row_rescale", new)
-            scaled = torch.as_tensor(env.names["o"]).expand(o.shape).clone()
-            scaled[..., 8 * n : 8 * n + 8] += weight * self.copies
+            scaled = torch.as_tensor(env.names["o"]).expand(o.shape) + weight @ keys.v.to(self.dtype)
             o = torch.where(keys.visited, scaled, o)
-            peak = torch.maximum(peak, o.abs().amax(-1).view(points, rows) / self.copies)
+            largest = torch.where(keys.visited, weight.abs(), 0.0).amax(-1)
+            peak = torch.maximum(peak, largest.view(points, rows))
             state = {name: torch.where(keys.visited, new[name], state[name]) for name in state}
         lse = torch.full((points, 1, 1, rows, 1), torch.nan)
-        names = {**common, "o": o, "lse": lse, "e": torch.arange(columns).view(1, 1, 1, 1, -1)}
-        env = Env(self, names, dict(state), tile)
+        env = Env(self, {**of_output, "o": o, "lse": lse}, dict(state), tile)
         self._run("row_finalize", env)
         out = torch.as_tensor(env.names["o"]).expand(o.shape)
         lse = torch.as_tensor(env.names["lse"]).expand(points, 1, 1, rows, 1)
-        return Attended(out.reshape(points, rows, columns), lse.reshape(points, rows), peak)
+        return Attended(out.reshape(points, rows, columns).double(), lse.reshape(points, rows).double(), peak)
+
+    def _weights(
+        self, tile: SimpleNamespace, here: dict[str, Item], state: Mapping[str, Tensor], keys: Keys
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The weights of a group, and the row state after it."""
+        env = Env(self, {**here, "s": keys.s.to(self.dtype)}, {}, tile)
+        self._run("score", env)
+        bare = env.names["s"]
+        self._run("mask", env)
+        s = torch.where(keys.masked, env.names["s"], bare).expand(keys.s.shape)
+        new = self._state(Env(self, {**here, "s": s}, dict(state), tile), "row_update", state)
+        env = Env(self, {**here, "s": s}, dict(new), tile)
+        new = self._state(env, "row_probs", new)
+        return torch.as_tensor(env.names["s"], dtype=self.dtype).expand(s.shape), new
 
     def _state(self, env: Env, region: str, old: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The row state after a region, as tensors of one shape for all points and rows."""
         self._run(region, env)
         changed: dict[str, Tensor] = {}
         for name, before in old.items():
-            value = torch.as_tensor(env.row[name], dtype=torch.float64)
+            value = torch.as_tensor(env.row[name], dtype=self.dtype)
             width = max(value.shape[-1] if value.ndim else 1, before.shape[-1])
             changed[name] = value.expand(*before.shape[:-1], width)
         return changed
 
+    def _rows(self, i: Tensor) -> Tensor:
+        return self._own(i).view(len(i), 1, 1, -1, 1)
+
     def _run(self, region: str, env: Env) -> None:
         if region not in self._regions:
-            self._regions[region] = compile_region(rewrite(self.kernel.region(region), self._repeated))
-        with fp64():
+            self._regions[region] = compile_region(self.kernel.region(region))
+        with default_dtype(self.dtype):
             self._regions[region](env)
-
-    def _repeated(self, node: Node) -> Node:
-        """Sums over keys add up all copies."""
-        match node:
-            case Call("partial_rowsum") if self.copies > 1:
-                return Binary("*", node, FloatLit(float(self.copies)), span=node.span)
-            case _:
-                return node
 
 
 def _flat_keys(node: Node) -> Node:
@@ -302,10 +308,6 @@ def _flat_keys(node: Node) -> Node:
             return Name(f"keys.{name}", span=node.span)
         case _:
             return node
-
-
-def _rows(i: Tensor) -> Tensor:
-    return i.view(len(i), 1, 1, -1, 1)
 
 
 def _by_point(value: Item, points: int) -> Tensor:
