@@ -79,7 +79,7 @@ class LongComparison:
         got, right = (float(x[p, r, c] / values[c, c]) for x in (out, wanted))
         keys = batch.groups[c // COLUMNS]
         seen = bool(keys.visited[p]), bool(keys.masked[p])
-        parts = parts_of_weight(self.points.kernel, right, got, *seen, batch.blame)
+        parts = parts_of_weight(self.points.kernel, right, got, *seen, batch.blame, len(batch.groups) == 1)
         said = f"the weight {got:.6g}, and in the reference {right:.6g}"
         key = f"key j={int(keys.j[p, 0, 0, 0, c % COLUMNS])}"
         return diagnostic(f"{key} has {said} {self._point(batch, p, r)}", *parts)

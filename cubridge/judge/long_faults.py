@@ -34,15 +34,15 @@ def assigned(function: Function, name: str) -> Node:
 
 
 def parts_of_weight(
-    kernel: Kernel, wanted: float, got: float, visited: bool, masked: bool, otherwise: Node
+    kernel: Kernel, wanted: float, got: float, visited: bool, masked: bool, otherwise: Node, alone: bool
 ) -> tuple[Node, ...]:
-    """The parts of the kernel that a wrong weight points to."""
+    """The parts of the kernel that a wrong weight points to; `alone`: of a key tile that is looked at as if there were no other."""
     mask = assigned(kernel.region("mask"), "s")
     if wanted and not visited:
         return kernel.region("key_sequence"), mask
     if got and not wanted and not masked:
         return kernel.region("key_masked"), mask
-    return (mask,) if bool(wanted) != bool(got) else (otherwise,)
+    return (mask,) if alone and bool(wanted) != bool(got) else (otherwise,)
 
 
 def scale_of(kernel: Kernel) -> Node:

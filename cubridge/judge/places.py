@@ -25,17 +25,19 @@ _REGIONS: Final = {"kv_range": "key_sequence", "normalizer": "row_finalize"}
 
 
 def wrong_place(kernel: Kernel, spec: AttentionSpec, problem: Problem, judgement: Judgement) -> tuple[Span, Note]:
-    """The likeliest place of the fault that `judgement` of a run on `problem` shows, and what is wrong there. Single points in fp64
+    """The likeliest place of the fault that `judgement` of a run on `problem` shows, and what is wrong there. Single points
     tell the schedule, the key sequence and the mask apart from the rest; the scores of the first wrong row, scores from what
     comes after them."""
     try:
         fault = long_fault(kernel, spec)
     except CuError:
         fault = None  # it has no value at some long size; the run says enough
-    if fault is not None and fault.span is not NOWHERE and not _is_of_scores(fault.span, kernel):
+    of_scores = fault is not None and _is_of_scores(fault.span, kernel)
+    in_range = math.isfinite(judgement.value)
+    if fault is not None and fault.span is not NOWHERE and not of_scores and in_range:
         return fault.span, Note(fault.message, fault.span)
     part, message = _part(kernel, spec, problem, judgement)
-    if part == "score" and fault is not None:
+    if part == "score" and fault is not None and of_scores:
         return fault.span, Note(fault.message, fault.span)
     span = kernel.region(part).span
     return span, Note(message, span)
