@@ -44,6 +44,9 @@ _MUTANT_CASES: Final = (
     Case("index-coded V", Shape(1, 4, 2, 200, 330, 0), 10),
     Case("large scores", Shape(1, 4, 2, 330, 200, 0), 11),
 )
+LONGEST_RUN: Final = 8192
+"""Largest number that the emulator goes past."""
+_LONGEST_SQUARE: Final = 1200
 GPU_LENGTHS: Final = (1, 63, 64, 65, 127, 128, 129, 192, 257, 1000)
 """Lengths around the borders of every tile, and one of several tiles."""
 
@@ -55,6 +58,14 @@ def value_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:
 
 def emulator_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
     return _fit(spec, _EMULATOR_CASES, head_dim)
+
+
+def past(spec: AttentionSpec, number: int, head_dim: int) -> list[Case]:
+    """At lengths past a number: both, or where that takes long, one after the other."""
+    length = number + 65
+    square, lines = [Shape(1, 1, 1, length, length, 0)], [Shape(1, 1, 1, 65, length, 0), Shape(1, 1, 1, length, 65, 0)]
+    shapes = square if length <= _LONGEST_SQUARE else lines
+    return _fit(spec, tuple(Case("index-coded V", shape, number) for shape in shapes), head_dim)
 
 
 def mutant_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:

@@ -65,7 +65,7 @@ class Guard:
     @cache
     def of(kernel: ChosenKernel, instance: Instantiation) -> Guard:
         """The guard of a kernel's regions."""
-        program = _read(kernel, kernel.text.source, instance)
+        program = read_text(kernel, kernel.text.source, instance)
         contract = kernel.text.contract
         regions = _region_functions(kernel)
         values = {row.name for row in load_lemmas().rows if row.kind in _MADE_OF_LEMMAS} - _COORDINATES
@@ -86,7 +86,7 @@ class Guard:
         faults = [fault for span in spans.values() for fault in _text_faults(span)]
         if faults:
             raise CuError(*faults)
-        text = _read(kernel, source, instance).unit.main
+        text = read_text(kernel, source, instance).unit.main
         for name, span in spans.items():
             nodes = [*_nodes_in(text.tree.root_node, span)]
             faults += _Region(self, text, nodes, name).faults()
@@ -94,7 +94,8 @@ class Guard:
             raise CuError(*sorted(set(faults), key=lambda f: f.span.start))
 
 
-def _read(kernel: ChosenKernel, source: SourceFile, instance: Instantiation) -> Program:
+def read_text(kernel: ChosenKernel, source: SourceFile, instance: Instantiation) -> Program:
+    """A text in place of the kernel's own."""
     headers = folder_headers(*kernel.text.include_dirs)
     return read_program(read_unit(source, dict(instance.macros), headers))
 

@@ -76,7 +76,7 @@ class _Session:
         source = patched_source(patched)
         text = self.judge.guard(patched, source)
         kernel = self.judge.lift(source)
-        said = [self.judge.emulate(text), self.judge.compile(text), self.judge.launch(text)]
+        said = [self.judge.emulate(text, past_numbers=True), self.judge.compile(text), self.judge.launch(text)]
         said.insert(
             0,
             "lifting reads it: its CuIR is verified and right"

@@ -3,13 +3,13 @@ by the GPU where there is one; all in a child process."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.lift import lift_kernel
-from cubridge.driver.model.guard import Guard
+from cubridge.driver.model.guard import Guard, read_text
+from cubridge.driver.model.numbers import Number, numbers_in
 from cubridge.driver.model.policy import Accept, check_runs
 from cubridge.driver.transfer import check_structure
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -17,7 +17,7 @@ from cubridge.ir.nodes import FloatLit, IntLit
 from cubridge.ir.spec import DEFAULT_SHAPE
 from cubridge.ir.walk import walk
 from cubridge.judge.checker import Checker, approximations
-from cubridge.judge.plan import Case, emulator_cases, gpu_cases
+from cubridge.judge.plan import LONGEST_RUN, Case, emulator_cases, gpu_cases, past
 from cubridge.judge.tools import EMULATED_HEAD_DIM
 from cubridge.judge.well_formed import verify_kernel
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 NUMBERS = "CU844"
 """Code of texts that compute other values."""
+_SMALL: Final = 16
+"""Numbers up to here count things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,20 @@ class TextJudge:
             return _missing(error)
         return f"{compiled.arch}: {compiled.registers} registers, {compiled.spill_bytes} bytes spilled"
 
-    def emulate(self, text: KernelText) -> str:
-        """Errors: CU83x; CU844 where the numbers differ."""
+    def emulate(self, text: KernelText, past_numbers: bool = False) -> str:
+        """`past_numbers`: at lengths past every number of the text too. Errors: CU83x; CU844 where the numbers differ."""
         try:
             runner = self.tools.emulator(text, self.dtype)
         except CuError as error:
             return _missing(error)
-        return self._run(runner, self.cases or emulator_cases(self.values.attention.spec, EMULATED_HEAD_DIM))
+        spec = self.values.attention.spec
+        cases = [*(self.cases or emulator_cases(spec, EMULATED_HEAD_DIM))]
+        longest = max(min(c.shape.Lq, c.shape.Lk) for c in cases)
+        read = self._numbers(text.source) if past_numbers else set[Number]()
+        cases += [
+            c for n in sorted(read) if longest <= n <= LONGEST_RUN for c in past(spec, int(n), EMULATED_HEAD_DIM)
+        ][-2:]
+        return self._run(runner, cases)
 
     def launch(self, text: KernelText) -> str:
         """On the GPU. Errors: as `emulate`."""
@@ -99,10 +108,26 @@ class TextJudge:
             if not any(d.code.startswith("CU42") for d in error.diagnostics):
                 raise
             _check_unread(error, self.values.accept)
-            check_numbers(source, self.kernel.text.source, self.target)
+            self._check_numbers(source)
             return None
         self.values.judge(lifted)
         return lifted
+
+    def _check_numbers(self, source: SourceFile) -> None:
+        """Text that lifting cannot read may hold a case for sizes that no run has: it has no numbers but those of the kernel as it
+        was and of the target. Errors: CU717."""
+        known = {abs(n.value) for n in walk(self.target) if isinstance(n, IntLit | FloatLit)}
+        known |= self._numbers(self.kernel.text.source)
+        own = sorted(n for n in self._numbers(source) - known if n > _SMALL)
+        if own:
+            message = (
+                f"lifting cannot read this text, and it holds {own[0]}, which neither the kernel nor the target has"
+            )
+            raise CuError(Diagnostic("CU717", message))
+
+    def _numbers(self, source: SourceFile) -> set[Number]:
+        instance = self.kernel.instantiation(self.dtype, self.head_dim)
+        return numbers_in(read_text(self.kernel, source, instance).unit.main)
 
 
 def lift_patched(kernel: ChosenKernel, source: SourceFile, original: Kernel, dtype: str, head_dim: int) -> Kernel:
@@ -119,28 +144,6 @@ def _check_unread(error: CuError, accept: frozenset[Accept]) -> None:
         check_runs("lifting cannot read this text", accept)
     except CuError as refused:
         raise CuError(*refused.diagnostics, *error.diagnostics) from None
-
-
-_TRIVIA: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_WHOLE: Final = re.compile(r"(?<![\w.])\d+(?![\w.])")
-_SMALL: Final = 16
-"""Numbers up to here count things."""
-
-
-def check_numbers(source: SourceFile, original: SourceFile, target: Kernel) -> None:
-    """Text that lifting cannot read may hold a case for sizes that no run has: it has no numbers but those of the kernel as it was
-    and of the target. Errors: CU717."""
-    known = {n.value for n in walk(target) if isinstance(n, IntLit | FloatLit)} | {int(n) for n in _numbers(original)}
-    for number in _numbers(source):
-        if int(number) > _SMALL and int(number) not in known:
-            message = (
-                f"lifting cannot read this text, and it holds {number}, which neither the kernel nor the target has"
-            )
-            raise CuError(Diagnostic("CU717", message))
-
-
-def _numbers(source: SourceFile) -> list[str]:
-    return _WHOLE.findall(_TRIVIA.sub(" ", source.text))
 
 
 def _missing(error: CuError) -> str:
