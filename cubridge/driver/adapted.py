@@ -49,5 +49,6 @@ class Adapted(Subject):
             proposer=self.proposer,
             lowered_by=self.lowered_by,
             parts=findings.parts,
+            points=findings.points,
             is_read=self.is_read,
         )

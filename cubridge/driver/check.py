@@ -65,12 +65,13 @@ def check_adapted(
     if len(mutants) < FEWEST_MUTANTS:
         missing.append(f"only {len(mutants)} wrong kernels differ from this one in the problems of the check")
     missing += [f"sizes {s} are passed over: {e.diagnostics[0].message}" for s, e in checker.passed_over.items()]
+    points = 0
     if all(case.accepted for case in cases):
-        check_long_lengths(adapted.target, spec)
+        points = check_long_lengths(adapted.target, spec)
         missing += check_other_forms(adapted, checker)
     verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
     found = () if compiled is None else (compiled,)
-    return Findings(tuple(cases), mutants, found, verdict, tuple(missing), proving.result())
+    return Findings(tuple(cases), mutants, found, verdict, tuple(missing), proving.result(), points)
 
 
 def check_other_forms(adapted: Adapted, checker: Checker) -> list[str]:

@@ -42,7 +42,7 @@ class Changed:
 class Report:
     """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it; `proposer` of
     the target and `lowered_by`: "rules", or a model. `reached`: the highest level of the checks, whatever they said. `parts`: what
-    is proved of each part; `is_read`: is the CuIR of which that is said the rules' reading of the text."""
+    is proved of each part; `points`: of long problems, at which the rest was tested; `is_read`: is the CuIR of which that is said the rules' reading of the text."""
 
     reference: str
     reference_file: str | None
@@ -61,6 +61,7 @@ class Report:
     proposer: str = RULES
     lowered_by: str = RULES
     parts: tuple[Part, ...] = ()
+    points: int = 0
     is_read: bool = True
 
     @property
@@ -116,7 +117,7 @@ def to_markdown(report: Report) -> str:
         ),
     ]
     if report.parts:
-        rows = [(p.name, "proved" if p.proved else str(p).split(": ", 1)[1]) for p in report.parts]
+        rows = [(p.name, p.said(report.points)) for p in report.parts]
         parts += ["For all sizes, in real arithmetic:", _table(("part", ""), rows)]
     if report.compiled:
         rows = [(c.arch, c.macros, str(c.registers), str(c.spill_bytes), str(c.shared_bytes)) for c in report.compiled]
@@ -137,7 +138,7 @@ def summary(report: Report) -> str:
         lines += [f"    at {c.shape}, {c.inputs}: {c.detail}" for c in cases if not c.accepted][:1]
     rejected = sum(1 for m in report.mutants if m.rejected_by)
     lines.append(f"  wrong kernels rejected: {rejected} of {len(report.mutants)}")
-    lines += [f"  {line}" for line in _proof_lines(report.parts)]
+    lines += [f"  {line}" for line in _proof_lines(report)]
     lines += [
         f"  compiled for {c.arch} ({c.macros}): {c.registers} registers, {c.spill_bytes} bytes spilled"
         for c in report.compiled
@@ -147,12 +148,13 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _proof_lines(parts: tuple[Part, ...]) -> list[str]:
+def _proof_lines(report: Report) -> list[str]:
     """What is proved in one line, and a line for each part that is not."""
-    if not parts:
+    if not report.parts:
         return []
-    names = ", ".join(p.name for p in parts if p.proved)
-    return [f"proved for all sizes: {names or 'nothing'}", *map(str, unproved(parts))]
+    names = ", ".join(p.name for p in report.parts if p.proved)
+    others = (f"{p.name}: {p.said(report.points)}" for p in unproved(report.parts))
+    return [f"proved for all sizes: {names or 'nothing'}", *others]
 
 
 def _authors(report: Report) -> list[str]:

@@ -55,7 +55,8 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`parts`: of which parts it is proved that they are the reference's, for all sizes."""
+    """`parts`: of which parts it is proved that they are the reference's, for all sizes. `points`: of long problems, at which the
+    kernel was compared."""
 
     cases: tuple[CaseResult, ...]
     mutants: tuple[MutantResult, ...]
@@ -63,3 +64,4 @@ class Findings:
     verdict: Verdict
     not_checked: tuple[str, ...]
     parts: tuple[Part, ...] = ()
+    points: int = 0

@@ -28,10 +28,15 @@ class Part:
         return bool(self.counterexample)
 
     def __str__(self) -> str:
+        return f"{self.name}: {self.said()}"
+
+    def said(self, points: int = 0) -> str:
+        """`points`: at how many points of long problems the kernel was compared."""
         if self.proved:
-            return f"{self.name}: proved"
-        at = f", at {self.counterexample}" if self.refuted else ""
-        return f"{self.name}: {'wrong' if self.refuted else 'tested'}, because {self.because}{at}"
+            return "proved"
+        if self.refuted:
+            return f"wrong, because {self.because}, at {self.counterexample}"
+        return f"tested{f' at {points} points' if points else ''}, because {self.because}"
 
 
 def unproved(parts: Iterable[Part]) -> tuple[Part, ...]:

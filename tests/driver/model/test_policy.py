@@ -68,7 +68,8 @@ def test_the_first_line_of_a_report_says_what_it_rests_on(tmp_path: Path, capsys
     assert main([*call, "-o", str(tmp_path / "out"), "--accept", "tested"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.endswith("proved but for score, weight, rows, finalize, LSE")
-    assert any(line.startswith("  score: tested, because") for line in lines)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["points"] > 100_000
+    assert any(line.startswith(f"  score: tested at {report['points']} points, because") for line in lines)
     assert report["basis"].startswith("proved but for score")
     assert report["parts"][0] == {"name": "mask", "because": "", "counterexample": ""}
