@@ -42,7 +42,8 @@ class Changed:
 class Report:
     """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it; `proposer` of
     the target and `lowered_by`: "rules", or a model. `reached`: the highest level of the checks, whatever they said. `parts`: what
-    is proved of each part; `points`: of long problems, at which the rest was tested; `is_read`: is the CuIR of which that is said the rules' reading of the text."""
+    is proved of each part; `points`: of long problems, at which the rest was tested; `is_read`: is the CuIR of which that is said
+    the rules' reading of the text."""
 
     reference: str
     reference_file: str | None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import torch
 from torch import Tensor
 
 from cubridge.judge.bound import FP32_ROUNDOFF, FP32_STEPS, lse_bound
@@ -22,6 +23,8 @@ _NOTHING: Final = 1e-12
 _OF_A_WEIGHT: Final = 64
 """Roundings of a weight after its exponent, besides one for each key tile."""
 _OF_A_DOT_PRODUCT: Final = 4
+_VAGUE: Final = 0.1
+"""An error of a score from which on it may change the weights of its row by more than their slope says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,14 @@ def in_fp64(expected: SpecValues, values: Tensor, keys: int) -> Bounds:
 
 
 def in_fp32(expected: SpecValues, values: Tensor, s: Tensor, tiles: int) -> Bounds:
-    """After so many key tiles; s [P, 1, R, C] are exact dot products, `expected` has derivatives."""
+    """After so many key tiles; s [P, 1, R, C] are exact dot products, `expected` has derivatives. Rows that fp32 cannot tell
+    are within any bound."""
     steps = FP32_STEPS * expected.score.abs().nan_to_num(0.0, posinf=0.0) + _OF_A_DOT_PRODUCT * expected.slope * s.abs()
     ds = FP32_ROUNDOFF * steps
     size, out = values.abs(), expected.out.abs()
     rounding = FP32_ROUNDOFF * (_OF_A_WEIGHT + tiles) * (expected.weights @ size + out)
     moved = 2.0 * ds * expected.sensitivity
     allowed = rounding + moved @ size + moved.sum(-1, keepdim=True) * out + _NOTHING * size.sum(0)
+    vague = ((ds > _VAGUE) & expected.visible).any(-1, keepdim=True)
+    allowed = allowed.masked_fill(vague, torch.inf)
     return Bounds(allowed, None if expected.lse is None else 2.0 * lse_bound(expected, ds) + FP32_ROUNDOFF * tiles)

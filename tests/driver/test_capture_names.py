@@ -95,6 +95,15 @@ def test_names_that_cuir_has_no_room_for() -> None:
     assert names == {"captured_R1", "captured_SM_COUNT", "captured_WARPS", "_", "captured"}
 
 
+def short(q, k, v, keys: int):
+    i, j = positions(q, k)
+    return attend(torch.softmax(scores(q, k).masked_fill(j > i + keys, -torch.inf).float(), -1), q, v)
+
+
+def test_a_number_that_is_called_as_a_record() -> None:
+    assert run(short, random_inputs(1, 2, 2, 33, 65), lambda shape, device: {"keys": 5}, "sm80", emulated=False).right
+
+
 def test_the_operator_takes_the_names_of_the_reference() -> None:
     device = PtxDevice(ONE_SCHEDULE)
     operator = compile_adapted(adapted(attention, extra_inputs), lambda _: device, check=False)

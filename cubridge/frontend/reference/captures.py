@@ -31,7 +31,25 @@ from cubridge.ir.spec import Capture, CaptureKind
 Input = Tensor | int | float | bool
 
 _RESERVED: Final = frozenset(
-    (*SIZES, *NAMED_CONSTANTS, *FUNCTIONS, "s", "x", "m", "acc", "b", "h", "i", "j", "e", "row", "tile", "smem", "p")
+    (
+        *SIZES,
+        *NAMED_CONSTANTS,
+        *FUNCTIONS,
+        "s",
+        "x",
+        "m",
+        "acc",
+        "b",
+        "h",
+        "i",
+        "j",
+        "e",
+        "row",
+        "tile",
+        "keys",
+        "smem",
+        "p",
+    )
 )
 _ROW: Final = re.compile(r"R\d+")
 """How row reductions are called."""

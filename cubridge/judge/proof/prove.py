@@ -9,6 +9,7 @@ from cubridge.ir.nodes import Kernel, TileList
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.tile_shape import head_dim
 from cubridge.judge.proof import smt
+from cubridge.judge.proof.apart import apart, as_written
 from cubridge.judge.proof.captured import check_captures
 from cubridge.judge.proof.compare import Comparison, seen_by_kernel
 from cubridge.judge.proof.induction import check_induction
@@ -49,8 +50,7 @@ class _Proof:
     """`done`: what was asked for already: a part may rest on others."""
 
     def __init__(self, kernel: Kernel, spec: AttentionSpec) -> None:
-        self.kernel = kernel
-        self.spec = spec
+        self.kernel, self.spec = kernel, spec = apart(kernel, spec)
         self.done: dict[str, Part] = {}
         self.checks: dict[str, Callable[[], None]] = {
             "mask": lambda: self._key_proof().check_mask(),
@@ -75,7 +75,7 @@ class _Proof:
             self.checks[name]()
             return Part(name)
         except Unproved as error:
-            return Part(name, str(error))
+            return Part(name, as_written(str(error)))
         except Wrong as error:
             return Part(name, error.message, str(error.point))
 

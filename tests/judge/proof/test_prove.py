@@ -6,11 +6,13 @@ import pytest
 
 from cubridge.driver.reference import read_reference
 from cubridge.driver.transfer import transfer_unverified
+from cubridge.ir.spec import Capture
 from cubridge.judge.proof.part import PARTS, Part
 from cubridge.judge.proof.prove import prove, prove_part
 from tests.judge.proof.targets import changed, source, spec, target
 from tests.judge.proof.wrong import WRONG, Wrong
 from tests.passes.specs import CASES
+from tests.support.specs import softmax_spec
 from tests.support.variants import VARIANTS
 
 QUICK = ("global window", "alibi softcap documents", "scaled by largest", "bool keys")
@@ -85,6 +87,17 @@ def test_a_counter_of_tiles_is_refused_by_name() -> None:
         ("partial_rowsum(s)", "partial_rowsum(where(row.seen < 12.0, s, 0.0))"),
     )
     assert "`row.seen`" in prove_part(counted, spec("full"), "score").because
+
+
+@pytest.mark.parametrize("name", ["t", "u", "q_start", "kv_start", "top", "added", "largest"])
+def test_a_captured_number_has_any_name(name: str) -> None:
+    """Of the proof's own names too: it is another number than theirs."""
+    mask, captures = f"j <= i + {name}", (Capture(name, "argument", (), "i32"),)
+    named = softmax_spec(mask=mask, captures=captures)
+    kernel = transfer_unverified(source("sm80"), named)
+    assert unproved(prove(kernel, named)) == []
+    wrong = softmax_spec(mask=f"({mask}) & (j != i + 593)", captures=captures)
+    assert prove_part(kernel, wrong, "mask").refuted
 
 
 def test_growth_ends_early() -> None:
