@@ -16,6 +16,7 @@ from cubridge.ir.nodes import SIZES, Expr
 from cubridge.judge.proof import smt
 from cubridge.judge.proof.cases import Cases
 from cubridge.judge.proof.integers import Integers
+from cubridge.judge.proof.intervals import Interval, interval_of
 from cubridge.judge.proof.smt import Claim, Number
 from cubridge.judge.proof.sums import (
     ONE,
@@ -420,14 +421,22 @@ def substituted(value: Sum, atom: Atom, new: Sum) -> Sum | None:
 
 
 def _linear_facts(facts: list[tuple[Sum, int]]) -> Iterator[Claim]:
-    """The facts as relations of numbers, one unknown for each product; products that are surely positive are so here."""
+    """The facts as relations of numbers, one unknown for each product, and the interval that each product is in."""
     unknowns: dict[Product, Number] = {}
     for value, sign in facts:
         sum_ = linear(value, unknowns)
         yield smt.compared(">" if sign > 0 else "<" if sign < 0 else "==", sum_, smt.fraction(0))
     for product, unknown in unknowns.items():
+        yield from _within(unknown, interval_of(product))
         if _shown_sign(Sum({product: Fraction(1)})) == 1:
             yield smt.compared(">", unknown, smt.fraction(0))
+
+
+def _within(unknown: Number, interval: Interval) -> Iterator[Claim]:
+    if interval.low is not None:
+        yield smt.compared(">=", unknown, smt.fraction(interval.low))
+    if interval.high is not None:
+        yield smt.compared("<=", unknown, smt.fraction(interval.high))
 
 
 def linear(value: Sum, unknowns: dict[Product, Number]) -> Number:

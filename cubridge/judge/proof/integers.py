@@ -32,7 +32,7 @@ from cubridge.verify.ranges import LARGEST, LIMITS
 EXACT_IN_FP32: Final = 2**24
 _EFFORT: Final = 6_000_000
 """Of one question, in steps of the solver: the same on every machine. About two seconds."""
-_BEYOND: Final = 1024
+BEYOND: Final = 1024
 """Keys past the end that a tile may hold."""
 
 INDICES: Final = {"i": "Lq", "h": "Hq", "b": "B"}
@@ -69,7 +69,7 @@ class Integers:
         zero = smt.whole(0)
         for index, size in INDICES.items():
             self.facts.append(smt.between(zero, self.unknown(index), self.unknown(size)))
-        self.facts.append(smt.between(zero, self.unknown("j"), self.unknown("Lk") + _BEYOND))
+        self.facts.append(smt.between(zero, self.unknown("j"), self.unknown("Lk") + BEYOND))
 
     def unknown(self, name: str) -> Number:
         """An integer of this name."""

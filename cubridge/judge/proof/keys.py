@@ -58,6 +58,13 @@ class KeyProof:
         unmasked = (*self.in_tile, smt.negation(self.masked))
         self._require(self.seen, "the reference does not see it, and its tile is walked as full", *unmasked)
 
+    def check_within(self) -> None:
+        """No key tile begins past the last key. Errors: Unproved."""
+        t = self.integers.unknown("t")
+        before = smt.compared("<", self._tile(t) * self.regions.keys, self.integers.unknown("Lk"))
+        if not self.integers.holds(before, self._is_step(t)):
+            raise Unproved("a key tile past the last key may be visited, where captured values are read")
+
     def check_mask(self) -> None:
         """In masked tiles. Errors: Wrong with a point; Unproved."""
         if self.integers.holds(smt.compared("==", self.mask, self.seen)):

@@ -34,6 +34,9 @@ class ListProof:
         self._require(smt.implies(self.seen, keep), "the reference sees it, and no list is made for it")
         self._require(self.seen, "the reference does not see it, and its tile may be listed as full", keep, inside)
 
+    def check_within(self) -> None:
+        """Lists hold tiles that begin before the last key."""
+
     def check_mask(self) -> None:
         """Everywhere, since any tile may be listed as masked. Errors: Wrong with a point; Unproved."""
         if self.integers.holds(smt.compared("==", self.mask, self.seen)):

@@ -12,6 +12,7 @@ from cubridge.judge.proof import smt
 from cubridge.judge.proof.apart import apart, as_written
 from cubridge.judge.proof.captured import check_captures
 from cubridge.judge.proof.compare import Comparison, seen_by_kernel
+from cubridge.judge.proof.indices import check_indices
 from cubridge.judge.proof.induction import check_induction
 from cubridge.judge.proof.integers import Integers
 from cubridge.judge.proof.keys import KeyProof
@@ -59,7 +60,7 @@ class _Proof:
             "rows": self._rows,
             "finalize": lambda: self._after("rows").output(),
             "LSE": lambda: self._after("rows").lse(),
-            "captures": lambda: check_captures(kernel, spec, self._integers()),
+            "captures": self._captures,
             "keys": self._keys,
             "schedule": lambda: check_schedule(kernel, spec, self._integers()),
         }
@@ -96,6 +97,11 @@ class _Proof:
         regions = Regions(self.kernel)
         lists = any(isinstance(f.type, TileList) for f in self.kernel.params)
         return (ListProof if lists else KeyProof)(regions, integers, seen, integers.boolean(read_mask(regions)))
+
+    def _captures(self) -> None:
+        check_captures(self.kernel, self.spec, self._integers())
+        if check_indices(Regions(self.kernel), self._integers()):
+            self._key_proof().check_within()
 
     def _keys(self) -> None:
         self._key_proof().check()

@@ -28,13 +28,17 @@ SAME: Final = (
     ("tanh(-x)", "-tanh(x)"), ("(x + y) ** 2", "x * x + 2.0 * x * y + y * y"), ("1.0 / (1.0 + exp(-x))", "exp(x) / (1.0 + exp(x))"),
     ("log(exp(x) * 2.0)", "x + log(2.0)"), ("minimum(x, y)", "x + y - maximum(x, y)"), ("sqrt(D) * rsqrt(D)", "1.0"),
     ("exp2(x)", "exp(x * LN2)"), ("log2(exp2(y))", "y"), ("(x * x - y * y) / (x - y)", "x + y"),
-    ("exp(log(D) * 0.5)", "D ** 0.5"), ("abs(x) * abs(x)", "x * x"), ("cos(x)", "cos(0.0 + x)"),
+    ("exp(log(D) * 0.5)", "D ** 0.5"), ("minimum(30.0 * tanh(x / 30.0), 100.0)", "30.0 * tanh(x / 30.0)"),
+    ("maximum(D, 1.0)", "D"), ("abs(1.0 + erf(x))", "1.0 + erf(x)"), ("maximum(D * cos(x), -300.0)", "D * cos(x)"),
+    ("abs(x) * abs(x)", "x * x"), ("cos(x)", "cos(0.0 + x)"),
 )  # fmt: skip
 DIFFERENT: Final = (
     ("exp(x + y)", "exp(x) + exp(y)"), ("tanh(-x)", "tanh(x)"), ("cos(-x)", "-cos(x)"), ("(x ** 2) ** 0.5", "x"),
     ("abs(x)", "x"), ("maximum(x, 1.0)", "x"), ("maximum(x, y)", "x"), ("log(exp(x) * 2.0)", "x + 2.0"),
     ("1.0 / (x + y)", "1.0 / x + 1.0 / y"), ("erf(x)", "tanh(x)"), ("erfc(x)", "1.0 + erf(x)"), ("exp2(x)", "exp(x)"),
     ("where(x < y, x, 0.0)", "where(x > y, x, 0.0)"), ("x / 3.0", "x * 0.333333"), ("D ** 0.5", "D"), ("x * x", "2.0 * x"),
+    ("minimum(30.0 * tanh(x), 20.0)", "30.0 * tanh(x)"), ("maximum(D, 65.0)", "D"),
+    ("abs(1.0 + tanh(x) * 2.0)", "1.0 + tanh(x) * 2.0"),
     ("where(x > 0.0, 1.0, 0.0)", "1.0"), ("minimum(x, 100.0)", "x"), ("x", "-x"), ("(x + y) * 2.0", "x + y * 2.0"),
 )  # fmt: skip
 POINTS: Final = ((0.7, -1.3), (-0.4, 2.2), (3.1, 0.2), (150.0, -150.0), (-2.5, -2.5), (1.0, 0.0))

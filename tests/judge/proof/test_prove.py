@@ -63,6 +63,7 @@ RIGHT = {
     "a natural exponential": ("full", "exp2(s * p.exponent_scale - row.m_exponent)",
                               "exp((s * p.exponent_scale - row.m_exponent) * LN2)"),
     "a negated mask": ("causal top left", "where(j <= last, s, -inf)", "where(j > last, -inf, s)"),
+    "a clamp of what is bounded": ("softcap", "tanh_approx(s * p.score_scale)", "minimum(tanh_approx(s * p.score_scale), 1.0)"),
     "relu by a selection": ("relu", "maximum(s, 0.0)", "where(s > 0.0, s, 0.0)"),
     "relu by an absolute value": ("relu", "maximum(s, 0.0)", "where(s == -inf, 0.0, (s + abs(s)) * 0.5)"),
     "a sigmoid by another quotient": ("sigmoid", "rcp(1.0 + exp2(p.weight_bias - s * p.exponent_scale))",

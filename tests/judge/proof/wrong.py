@@ -98,6 +98,10 @@ ENDS: Final = (
     Wrong("relu squared", "f32(i + 1)", "f32(minimum(i + 1, 50000))", "finalize"),
     Wrong("alibi", "slope=Captured(f32, Hq)", "slope=Captured(f32, minimum(Hq, 200))", "captures"),
     Wrong("prefix per batch", "prefix=Captured(i32, B)", "prefix=Captured(i32, Hk)", "captures"),
+    Wrong("alibi", "slope=Captured(f32, Hq)", "slope=Captured(f32, Hq + 1)", "captures"),
+    Wrong("alibi", "p.slope[tile.h]", "p.slope[tile.h + 1]", "captures"),
+    Wrong("relative table", "maximum(minimum(i - j, 16), -16)", "maximum(minimum(i - j, 17), -16)", "captures"),
+    Wrong("documents", "pad=128", "pad=1", "captures"),
 )  # fmt: skip
 
 WRONG: Final = (*MASKS, *KEYS, *SCORES, *ROWS, *ENDS)
