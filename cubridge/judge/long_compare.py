@@ -20,8 +20,9 @@ from cubridge.judge.long_points import COLUMNS
 
 if TYPE_CHECKING:
     from cubridge.engine.dense import SpecValues
-    from cubridge.engine.values.points import KernelPoints
+    from cubridge.engine.values.points import KernelPoints, Keys
     from cubridge.ir.diagnostics import Diagnostic
+    from cubridge.ir.nodes import Node
     from cubridge.ir.spec import AttentionSpec
     from cubridge.judge.long_bounds import Bounds
     from cubridge.judge.long_captures import Captures
@@ -78,11 +79,20 @@ class LongComparison:
         p, r, c = (hidden if bool(hidden.any()) else wrong).nonzero()[0].tolist()
         got, right = (float(x[p, r, c] / values[c, c]) for x in (out, wanted))
         keys = batch.groups[c // COLUMNS]
-        seen = bool(keys.visited[p]), bool(keys.masked[p])
-        parts = parts_of_weight(self.points.kernel, right, got, *seen, batch.blame, len(batch.groups) == 1)
         said = f"the weight {got:.6g}, and in the reference {right:.6g}"
         key = f"key j={int(keys.j[p, 0, 0, 0, c % COLUMNS])}"
+        parts = self._parts(batch, keys, p, right, got)
         return diagnostic(f"{key} has {said} {self._point(batch, p, r)}", *parts)
+
+    def _parts(self, batch: Batch, keys: Keys, p: int, right: float, got: float) -> tuple[Node, ...]:
+        """What a wrong weight points to."""
+        kernel = self.points.kernel
+        if not math.isfinite(got):
+            return (batch.blame,)
+        if batch.settled:
+            return (kernel.region("row_probs") if abs(got) > abs(right) == 0 else batch.blame,)
+        seen = bool(keys.visited[p]), bool(keys.masked[p])
+        return parts_of_weight(kernel, right, got, *seen, batch.blame, len(batch.groups) == 1)
 
     def _of_peak(self, batch: Batch, peak: Tensor) -> Diagnostic | None:
         """Where weights are relative to a reference, none is too large for sums of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from random import Random
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from cubridge.judge.long_points import Marks, Places
 
 _EDGES: Final = 6
+_FEW: Final = 4
+"""Of so many key tiles one has scores far from 0."""
 _SOME: Final = 3
 _MORE: Final = 24
 """Key tiles that one row takes in one after the other; a tile may come again."""
@@ -54,11 +56,13 @@ def of_the_reference() -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Keys of the places `which` [P], a group after the other. `blame`: what to blame where no key is seen or hidden wrongly."""
+    """Keys of the places `which` [P], a group after the other. `blame`: what to blame where no key is seen or hidden wrongly;
+    `settled`: none is."""
 
     which: Tensor
     groups: list[Keys]
     blame: Node
+    settled: bool = False
 
 
 def scope_of(
@@ -85,18 +89,20 @@ class LongKeys:
 
     def batches(self, at_length: bool) -> Iterator[Batch]:
         """`at_length`: with rows of many key tiles."""
-        yield self._single()
+        yield self._single(self._chosen, [0.0])
         yield self._several(_SOME)
+        yield self._courses()
+        yield replace(self._single([keys[::_FEW] for keys in self._chosen], self.levels), settled=True)
         if at_length:
             yield self._several(_MORE)
             yield from self._many()
 
-    def _single(self) -> Batch:
+    def _single(self, chosen: list[list[_KeysOfTile]], levels: list[float]) -> Batch:
         """Each key tile as if there were no other."""
-        which = torch.tensor([p for p, keys in enumerate(self._chosen) for _ in keys])
-        scores = long_scores.of_one_group(len(which), self._rows, COLUMNS, self.levels)
+        which = torch.tensor([p for p, keys in enumerate(chosen) for _ in keys])
+        scores = long_scores.of_one_group(len(which), self._rows, COLUMNS, levels)
         (v,) = _by_key(1)
-        keys = self._keys(which, [k for keys in self._chosen for k in keys], scores, v)
+        keys = self._keys(which, [k for keys in chosen for k in keys], scores, v)
         return Batch(which, [keys], scale_of(self.points.kernel))
 
     def _several(self, groups: int) -> Batch:
@@ -109,6 +115,17 @@ class LongKeys:
             for g, (s, v) in enumerate(zip(scores, _by_key(groups), strict=True))
         ]
         return Batch(which, keys, self.points.kernel.region("row_update"))
+
+    def _courses(self) -> Batch:
+        """As `_several`, for each place with scores of every course."""
+        which = torch.arange(len(self._chosen)).repeat(len(long_scores.COURSES))
+        some = [self.random.sample(keys * _SOME, _SOME) for keys in self._chosen] * len(long_scores.COURSES)
+        scores = long_scores.of_courses(len(self._chosen), _SOME, self._rows, COLUMNS)
+        keys = [
+            self._keys(which, [k[g] for k in some], s, v)
+            for g, (s, v) in enumerate(zip(scores, _by_key(_SOME), strict=True))
+        ]
+        return Batch(which, keys, self.points.kernel.region("row_update"), settled=True)
 
     def _many(self) -> Iterator[Batch]:
         """So many key tiles of one row that counts and sums pass the numbers in the row regions, as far as that is quick."""

@@ -34,7 +34,7 @@ _SHAPES: Final = (
 """Both orders of lengths; each size at its limit; a last key tile of one key, whatever its size."""
 _LONGEST_WITH_LISTS: Final = 131072
 _MOST_LISTED: Final = 1 << 18
-"""Lists are made of all keys of the chosen rows."""
+"""Keys where the key sequence comes from lists, of which every element is computed."""
 _LONGEST: Final = LIMITS["Lk"]
 _NEAR: Final = 4
 _ODD: Final = 6
@@ -52,7 +52,8 @@ def long_shapes(spec: AttentionSpec, kernel: Kernel, head_dim: int) -> list[Shap
     longest = _LONGEST_WITH_LISTS if lists else LIMITS["Lq"]
     long = [Shape(1, 2, 1, longest, keys, 0) for keys in (385, longest - 127)]
     wanted = [*_SHAPES, *long, *(Shape(1, 2, 1, n + d, n + d, 0) for n in near for d in (0, 1))]
-    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, s.Lk, head_dim) for s in wanted])
+    most = _MOST_LISTED if lists else LIMITS["Lk"]
+    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, min(s.Lk, most), head_dim) for s in wanted])
 
 
 def numbers(*parts: Kernel | AttentionSpec) -> set[float]:

@@ -13,6 +13,10 @@ from torch import Tensor
 SPREAD: Final = 8.0
 _SLOPES: Final = (0.0, 40.0, 500.0, -3.0, 0.0)
 """By how much scores rise from group to group: within the lag of a running maximum, past it, or not at all."""
+COURSES: Final = ((0, 1), (0, -1), (1, 0), (-1, 0))
+"""Scores of groups of keys, in steps: where they start, and how they go on."""
+_STEPS: Final = (4, 17)
+"""Least and largest step, as powers of 2: from what a lag of the reference lets pass to the largest products of fp16."""
 _FAR: Final = tuple(sign * 2.0**n for n in (5, 8, 11, 14) for sign in (1, -1))
 _FIRST_STEP: Final = 43.0
 """From the first group to all others: as much as a running maximum may stay behind by, in the units of raw scores."""
@@ -26,8 +30,8 @@ def levels(numbers: Sequence[float], random: Random) -> list[float]:
 
 
 def of_one_group(points: int, rows: int, columns: int, levels: Sequence[float]) -> Tensor:
-    """[points, 1, 1, rows, columns]: every second point near 0, the others each near a level."""
-    at = torch.tensor([0.0 if p % 2 == 0 else levels[p // 2 % len(levels)] for p in range(points)])
+    """[points, 1, 1, rows, columns]: each point near a level, in turn."""
+    at = torch.tensor([levels[p % len(levels)] for p in range(points)])
     return _spread(points, rows, columns, points) + at.view(-1, 1, 1, 1, 1)
 
 
@@ -38,6 +42,17 @@ def of_groups(points: int, groups: int, rows: int, columns: int, levels: Sequenc
         at = [_slope(p) * group + (levels[p % len(levels)] if p % len(_SLOPES) == 4 else 0.0) for p in range(points)]
         found.append(_spread(points, rows, columns, group) + torch.tensor(at).view(-1, 1, 1, 1, 1))
     return found
+
+
+def of_courses(points: int, groups: int, rows: int, columns: int) -> list[Tensor]:
+    """Of each group, for each point once a course: scores rise, fall or stay far from 0, in each row by another step."""
+    steps = torch.logspace(*_STEPS, points * rows, base=2.0)
+    shuffled = steps[torch.randperm(len(steps), generator=torch.Generator().manual_seed(rows))]
+    by_row = shuffled.view(points, 1, 1, rows, 1)
+    return [
+        torch.cat([_spread(points, rows, columns, n) + (start + n * slope) * by_row for start, slope in COURSES])
+        for n in range(groups)
+    ]
 
 
 def of_large_sums(groups: int, rows: int, columns: int) -> list[Tensor]:

@@ -86,7 +86,7 @@ def test_sources_pass(kernel: str) -> None:
 
 
 SCALARS = {
-    "lag": ("<= RESCALE_LAG ?", "<= 120.f ?", "row_update", "a weight of 2^1"),
+    "lag": ("<= RESCALE_LAG ?", "<= 120.f ?", "row_update", "where sums hold 2^64"),
     "lag of 80": ("<= RESCALE_LAG ?", "<= 80.f ?", "row_update", "where sums hold 2^64"),
     "first reference": ("row.m[r] = -INFINITY;", "row.m[r] = -1e4f;", "row_update", "has the weight 0"),
     "largest reference": ("row_max(s[r]));", "fminf(row_max(s[r]), 2000.f));", "row_update", "has the weight nan"),
@@ -101,7 +101,7 @@ SCALARS = {
     "least weight": (
         "exp2_approx(s[r][c] * p.exponent_scale - row.m_exponent[r])",
         "fmaxf(exp2_approx(s[r][c] * p.exponent_scale - row.m_exponent[r]), 1e-9f)",
-        "s[r][c]",
+        "row_probs",
         "and in the reference 0",
     ),
 }
