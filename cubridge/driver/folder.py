@@ -52,7 +52,7 @@ def read_record(folder: Path) -> Recorded:
         shape = Shape(*(int(n) for n in str(data["shape"]).split(",")))
         recorded = Recorded(data["reference_file"], data["reference"], data["kernel"], data["dtype"], shape)
         accepted = bool(data["accepted"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CuError(Diagnostic("CU842", f"{path} is no report of cuirc adapt")) from error
     if not accepted:
         message = f"{path} says that a check rejects the kernel, which was not written"

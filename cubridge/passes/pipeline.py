@@ -152,6 +152,8 @@ def parse_toml(source: str | SourceFile, passes: Passes = PASSES) -> Pipeline:
         data = tomllib.loads(file.data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise fault("CU503", f"not TOML: {error}", _error_place(file, str(error))) from error
+    except RecursionError as error:
+        raise fault("CU503", "brackets are nested too deep", Span(file, 0, 0)) from error
     tables = data.pop("pass", [])
     if data or not isinstance(tables, list):
         raise fault("CU503", "a pipeline in TOML has tables `[[pass]]` and nothing else", Span(file, 0, 0))

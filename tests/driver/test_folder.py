@@ -85,3 +85,10 @@ def test_a_live_callable_is_given_again(tmp_path: Path) -> None:
     assert caught.value.diagnostics[0].code == "CU842"
     run = cubridge.load(out, "emulator", reference=plain)
     torch.testing.assert_close(run(*qkv()), plain(*qkv()), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 200_000])
+def test_a_report_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(CuError, match="is no report of cuirc adapt"):
+        open_folder(tmp_path)

@@ -89,6 +89,7 @@ def test_a_fault_of_the_text_has_its_place(text: str, code: str, place: tuple[in
     ("text", "code", "place"),
     [
         ("x = 1", "CU503", (1, 1)),
+        ("x = " + "[" * 200_000, "CU503", (1, 1)),
         ("[[pass]\n", "CU503", (1, 7)),
         ('[[pass]]\nname = "infer-kv-range"\n[[pass]]\n', "CU503", (3, 1)),
         ('[[pass]]\nname = "infer-kv-range"\nx = 3\n', "CU503", (1, 1)),
