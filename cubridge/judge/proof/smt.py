@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum, auto
 from fractions import Fraction
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import z3
 
@@ -142,9 +143,32 @@ def unknowns(value: Number | Claim) -> Iterator[str]:
 
 def ask(claim: Claim, facts: list[Claim], effort: int, shown: dict[str, Number]) -> tuple[Answer, dict[str, int]]:
     """Whether a claim follows from facts; if not, integers of a case in which it does not hold. `effort`: steps of the solver,
-    the same on every machine. Each question has a context of its own: what was asked before changes no answer."""
+    the same on every machine. The same question is asked once."""
     if z3.is_true(z3.simplify(claim)):
         return Answer.ALWAYS, {}
+    question = (claim.get_id(), tuple(f.get_id() for f in facts), effort, tuple(shown))
+    if question not in _ASKED:
+        if len(_ASKED) >= _MOST_KNOWN:
+            _ASKED.clear()
+        _ASKED[question] = _Asked((claim, *facts), *_answer(claim, facts, effort, shown))
+    return _ASKED[question].answer, _ASKED[question].values
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """`parts`: kept, since an expression has its number for as long as it is there."""
+
+    parts: tuple[Claim, ...]
+    answer: Answer
+    values: dict[str, int]
+
+
+_ASKED: Final[dict[tuple[object, ...], _Asked]] = {}
+_MOST_KNOWN: Final = 2000
+
+
+def _answer(claim: Claim, facts: list[Claim], effort: int, shown: dict[str, Number]) -> tuple[Answer, dict[str, int]]:
+    """In a context of its own: what was asked before changes no answer."""
     context = z3.Context()
     solver = z3.Solver(ctx=context)
     solver.set("rlimit", effort)
