@@ -40,7 +40,12 @@ def test_what_is_only_tested_is_refused_unless_accepted() -> None:
     ("name", "old", "new", "said"),
     [
         ("prefix_lm", "j <= last", "(j <= last) & ((i * 31 % 1021 != 5) | (j < i))", "CU318: mask: i = "),
-        ("prefix_lm", "keys.hi - keys.lo, 0)", "keys.hi - keys.lo - where(Lk % 1021 == 5, 1, 0), 0)", "CU318: keys: i = "),
+        (
+            "prefix_lm",
+            "keys.hi - keys.lo, 0)",
+            "keys.hi - keys.lo - where(Lk % 1021 == 5, 1, 0), 0)",
+            "CU318: keys: i = ",
+        ),
         ("documents_causal", "doc_j == tile.doc_i", "doc_j % 6999881 == tile.doc_i % 6999881", "CU318: mask: i = "),
     ],
 )
