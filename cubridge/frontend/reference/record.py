@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -24,6 +25,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -184,8 +186,8 @@ LOOP_HELP: Final = "write a Python loop over positions as a comparison of index 
 class Recording:
     """What one run of the reference did. `symbols`: sympy symbol -> name of the size or scalar argument; `sizes`: their
     values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are; `asked`: see `Rewrite`; `numbers`:
-    read from tensors that the reference keeps; `modules`: that it keeps; `examples`: the extra inputs of this run; `nones`: what
-    it returns besides."""
+    read from tensors that the reference keeps; `modules`: that it keeps and called; `examples`: the extra inputs of this run;
+    `nones`: what it returns besides."""
 
     calls: list[Call]
     outputs: tuple[Tensor, ...]
@@ -264,15 +266,27 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
             inputs[name] = torch.empty([e.symbolic(dims, sizes.make) for e in formula], dtype=example.dtype)
     state = State.of(reference.function, reference.span)
     recorder, rewrite = Recorder(fake, state), Rewrite()
-    outputs, nones = _run(reference, recorder, rewrite, sizes.symbols, inputs, numbers)
+    called: set[int] = set()
+    with _noting_modules(called):
+        outputs, nones = _run(reference, recorder, rewrite, sizes.symbols, inputs, numbers)
     return Recording(
         recorder.calls, outputs, inputs, scalars, tuple(recorder.reals.values()), env, sizes.symbols, hints,
         frozenset(name for name in hints if name not in sizes.symbols.values()),
         frozenset(name for name in scalars if name not in sizes.symbols.values()),
         extents, frozenset(rewrite.asked), tuple(_state_number(state, n) for n in rewrite.numbers),
-        state.modules,
+        tuple(m for m in state.modules if id(m.module()) in called),
         {**scalars, **{name: example for name, (example, _) in tensors.items()}}, nones,
     )  # fmt: skip
+
+
+@contextmanager
+def _noting_modules(called: set[int]) -> Generator[None]:
+    """The modules that are called inside, by identity."""
+    handle = register_module_forward_pre_hook(lambda module, _: called.add(id(module)))
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _state_number(state: State, read: NumberRead) -> StateNumber:

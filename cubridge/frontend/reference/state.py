@@ -93,13 +93,18 @@ class StateModule:
     ran: tuple[object, ...]
     span: Span
 
-    def check(self) -> None:
-        """Errors: CU490 where something else would run now."""
+    def module(self) -> torch.nn.Module | None:
+        """The one that lies there now."""
         try:
             found = follow(self.root, self.route)
         except (AttributeError, LookupError, TypeError):
-            found = None
-        if not isinstance(found, torch.nn.Module) or _runs(found) != self.ran:
+            return None
+        return found if isinstance(found, torch.nn.Module) else None
+
+    def check(self) -> None:
+        """Errors: CU490 where something else would run now."""
+        found = self.module()
+        if found is None or _runs(found) != self.ran:
             message = f"`{self.path}` has another `forward`, or other hooks, than when the reference was read"
             refuse("CU490", message, self.span, _AGAIN)
 

@@ -142,6 +142,15 @@ def test_floats_of_another_width_are_read(width: str) -> None:
     assert {float(traced.captures(SIZES, {})[c.name].flatten()[0]) for c in traced.spec.captures} >= {0.5, 1.0}
 
 
+class Calling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rest = nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1)])
+
+    def forward(self, q, k, v):
+        return biased(q, k, v, self.rest[0](torch.ones(1)))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -152,9 +161,10 @@ def test_floats_of_another_width_are_read(width: str) -> None:
     ],
 )
 def test_what_runs_in_place_of_a_forward_is_seen(change) -> None:
-    module = Learned()
+    module = Calling()
     module.register_forward_hook(lambda module, given, out: out)
     traced = read(module)
+    module.rest[1].register_forward_hook(lambda module, given, out: out)  # of one that does not run
     traced.state()
     change(module)
     with pytest.raises(CuError, match="has another `forward`, or other hooks") as caught:
