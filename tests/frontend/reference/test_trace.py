@@ -413,7 +413,7 @@ def test_integers_past_32_bits_and_floats_for_integers_are_refused_at_the_launch
         ids = torch.full((SHAPE.B, SHAPE.Lk), torch.iinfo(past).max, dtype=past)
         with pytest.raises(CuError, match="`ids` holds integers that 32 bits do not hold"):
             compute_captures(traced, SHAPE, {"ids": ids, "width": 9})
-    with pytest.raises(CuError, match=r"`width` is torch\.float32, and was an integer"):
+    with pytest.raises(CuError, match=r"`width` is torch\.float64, and was an integer"):
         compute_captures(traced, SHAPE, {"ids": ids * 0, "width": 7.5})
 
 
