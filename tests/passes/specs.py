@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 
 from cubridge.ir.nodes import BoolLit, Expr
 from cubridge.ir.parser import parse_expr
-from cubridge.ir.spec import AttentionSpec, Capture, RowReduction, Shape
+from cubridge.ir.spec import AttentionSpec, Capture, Precondition, RowReduction, Shape
 
 SCALED = "s * D ** -0.5"
 CAUSAL = "j <= i + Lk - Lq"
@@ -127,10 +127,13 @@ CASES: Final[dict[str, Case]] = {
     "blockwise": Case(softmax(mask="(j <= i) & ((i // 96 == j // 96) | (i >= Lq - Lq // 4))")),
     "chunks": Case(softmax(mask="i // 64 == j // 64")),
     "share question": Case(
-        softmax(
-            mask="(j <= i) & (sample[b, i] == sample[b, j]) & (sample[b, i] >= 0) & ((answer[b, j] == 0) | "
-            "(answer[b, i] == answer[b, j]))",
-            captures="sample i32 B, Lk; answer i32 B, Lk",
+        replace(
+            softmax(
+                mask="(j <= i) & (sample[b, i] == sample[b, j]) & (sample[b, i] >= 0) & ((answer[b, j] == 0) | "
+                "(answer[b, i] == answer[b, j]))",
+                captures="sample i32 B, Lk; answer i32 B, Lk",
+            ),
+            preconditions=(Precondition(parse_expr("Lq == Lk")),),
         ),
         _shared,
         square=True,
