@@ -25,19 +25,17 @@ _REGIONS: Final = {"kv_range": "key_sequence", "normalizer": "row_finalize"}
 
 
 def wrong_place(kernel: Kernel, spec: AttentionSpec, problem: Problem, judgement: Judgement) -> tuple[Span, Note]:
-    """The likeliest place of the fault that `judgement` of a run on `problem` shows, and what is wrong there. Single points
+    """The likeliest place of the fault that `judgement` of a run on `problem` shows, and what is wrong there. Single points in fp64
     tell the schedule, the key sequence and the mask apart from the rest; the scores of the first wrong row, scores from what
     comes after them."""
     try:
         fault = long_fault(kernel, spec)
     except CuError:
         fault = None  # it has no value at some long size; the run says enough
-    of_scores = fault is not None and _is_of_scores(fault.span, kernel)
-    in_range = math.isfinite(judgement.value)
-    if fault is not None and fault.span is not NOWHERE and not of_scores and in_range:
+    if fault is not None and fault.span is not NOWHERE and not _is_of_scores(fault.span, kernel):
         return fault.span, Note(fault.message, fault.span)
     part, message = _part(kernel, spec, problem, judgement)
-    if part == "score" and fault is not None and of_scores:
+    if part == "score" and fault is not None:
         return fault.span, Note(fault.message, fault.span)
     span = kernel.region(part).span
     return span, Note(message, span)
