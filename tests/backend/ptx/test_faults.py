@@ -78,6 +78,7 @@ PV, PV_ASYNC = "gemm_pv(o, probs, smem.v[slot]);", "gemm_pv_async(o, probs, smem
         ("sm90a", "if (p.counters != nullptr) finish_counters(p.counters);", 0, "CU834", ""),
         ("sm90a", "barrier_wait(smem.k_full[k_ring.slot], k_ring.phase);", 1, "CU833", QK_ASYNC),
         ("sm90a", "named_sync(NEXT_TURN + wg, CONSUMER_THREADS);", 0, "CU834", PASS_TURN),
+        ("sm90a", "wgmma_fence();", 0, "CU833", QK_ASYNC),
         ("sm90a", "wgmma_fence();", 2, "CU833", PV_ASYNC),
         ("sm90a", "wgmma_wait<1>();", 0, "CU833", ROW_MAX),
         ("sm90a", "wgmma_wait<0>();", 1, "CU833", ""),

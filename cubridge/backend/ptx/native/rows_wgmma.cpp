@@ -91,6 +91,7 @@ static Next wgmma(Step& s) {
     if (!s.together(ALL)) return Next::gather;
     Warp& w = s.w;
     if (s.mask != ALL || w.index / 4 * 4 + 3 >= s.m.warps_of_block()) s.misuse("a wgmma without four whole warps");
+    if (!w.wgmma_fences) s.race("no wgmma.fence precedes the first wgmma");
     const int columns = s.i.row->a, a_count = s.i.row->b ? 4 : 1, results = s.i.results;
     const int immediates = s.sources() - a_count - 2;
     const auto immediate = [&](int k) { return k < immediates ? (s32)s.in<u32>(a_count + 2 + k)[0] : 0; };
