@@ -178,7 +178,9 @@ def guarded(at: Expr, fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def _no_value(at: Expr, error: Exception) -> CuError:
-    by_zero = isinstance(error, ZeroDivisionError) or "ZeroDivisionError" in str(error)
+    by_zero = isinstance(error, ZeroDivisionError) or any(
+        w in str(error) for w in ("ZeroDivisionError", "divide by zero")
+    )
     why = f"`{print_expr(at.right)}` is 0" if by_zero and isinstance(at, Binary) else str(error)
     return CuError(Diagnostic("CU301", f"this expression has no value: {why}", at.span))
 

@@ -110,6 +110,7 @@ FAULTS = [
     ("sm80", "if t + 1 < count:", "if t + 1 <= count:", "CU264", "key_tile(keys, t + 1)"),
     ("sm80", "mask(s, n * BLOCK_KV, tile)", "mask(s, n * BLOCK_KV + 1, tile)", "CU264", "mask"),
     ("sm80", "o += gemm(probs, smem.v[slot])", "o = gemm(probs, smem.v[slot])", "CU264", "row_finalize"),
+    ("sm90a", "registers_release(24)", "registers_release(168)", "CU265", "registers_release"),
     ("sm90a", "row=tile.q_start + w * 64", "row=tile.q_start", "CU264", "score"),
     # register budgets, work
     ("sm90a", "registers_take(240)", "registers_take(232)", "CU265", "registers_release(24)"),

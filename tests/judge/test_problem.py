@@ -25,6 +25,9 @@ def test_rows_of_fills_alone_are_not_compared_but_must_be_numbers() -> None:
     problem = replace(problem, lse=lse)
     out[:, :, :20], lse[:, :, :20] = 0.0, -torch.inf
     assert problem.judge(out, lse).accepted
+    out[0, 1, 20, 3] += 1.0
+    assert not problem.judge(out, lse).accepted
+    out[0, 1, 20, 3] -= 1.0
     out[0, 1, 19, 3] = torch.nan
     assert not problem.judge(out, lse).accepted
 

@@ -27,6 +27,16 @@ def changed(name: str, *edits: tuple[str, str]) -> tuple[Diagnostic, ...]:
     return verify(parse(SourceFile.from_text(f"{name}.cuir", text)))
 
 
+def test_what_a_skip_may_know() -> None:
+    """Locals keep their meaning while others are made, and lose it with what they were made of."""
+    head = "def row_rescale(o, row, tile):\n"
+    skip = "if any_lane(row.o_scale != 1.0):"
+    known = f"{head}    a = row.o_scale\n    moved = a != 1.0\n    b = 2.0\n    a = b\n"
+    assert changed("sm80", (head, known), (skip, "if any_lane(moved):")) == ()
+    lost = f"{head}    moved = row.o_scale != 1.0\n    moved = row.l_max > 1.0\n".replace("row.l_max", "row.m")
+    assert [f.code for f in changed("sm80", (head, lost), (skip, "if any_lane(moved):"))] == ["CU225"]
+
+
 def test_definitions_that_grow() -> None:
     """Each doubles what it is written out as."""
     lines = "".join(f"    x{n + 1} = x{n} * x{n} + x{n}\n" for n in range(60))

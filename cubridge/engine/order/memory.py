@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.order.clock import Access, Clock
+from cubridge.engine.order.work import named
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.nodes import Stmt
 
@@ -23,7 +24,7 @@ class Content:
     rows: int
 
     def __str__(self) -> str:
-        return f"{self.param}[{', '.join(map(str, self.view))}] from row {self.row}"
+        return f"`{self.param}` at {', '.join(map(named, self.view))}, from row {named(self.row)}"
 
 
 @dataclass(slots=True)

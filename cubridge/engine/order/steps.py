@@ -227,7 +227,7 @@ def _scores(
     if keys.view != (here.b, here.hk) or keys.param == queries.param:
         raise fault("CU264", f"these scores are of {keys}, not of this work tile's keys", stmt, note)
     if keys.row != kv_start:
-        raise fault(
-            "CU264", f"the keys of these scores begin at row {keys.row}, and the call says {kv_start}", stmt, note
-        )
+        steps = ", ".join(map(str, machine.key_steps(here, [keys])))
+        message = f"these are the scores of step {steps} of the key sequence, and the call says another first key"
+        raise fault("CU264", message, stmt, note)
     return scores

@@ -32,6 +32,18 @@ class Work:
         return 4_000_000 + 10_000 * self.index
 
 
+def named(value: object) -> str:
+    """A number as messages say it: that of a coordinate by its name."""
+    if isinstance(value, int):
+        for name, first in (("b", 1_000_000), ("h", 2_000_000), ("hk", 3_000_000)):
+            if first <= value < first + 1_000_000:
+                return f"{name} of work tile {value - first}"
+        if 4_000_000 <= value < 5_000_000:
+            tile, offset = divmod(value - 4_000_000, 10_000)
+            return f"q_start{f' + {offset}' if offset else ''} of work tile {tile}"
+    return str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The key sequence of a work tile: steps from the right, as the kernels walk."""
