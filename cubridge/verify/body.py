@@ -204,7 +204,7 @@ def _gemm(stmt: Gemm, scope: BodyScope) -> None:
         other = f"{b}.T" if stmt.transposed else str(b)
         fail("CU209", f"shapes do not fit: {dst} from {a} and {other}", stmt.dst)
     for what, extent, unit in (("columns", n, MMA_COLUMNS), ("depth", k, MMA_DEPTH)):
-        if extent is not None and extent % unit:
+        if extent % unit:
             fail("CU207", f"a gemm of {extent} {what}: a multiple of {unit} is needed", stmt.b)
 
 
