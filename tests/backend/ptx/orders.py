@@ -8,7 +8,7 @@ from typing import Final
 from cubridge.backend.ptx.program import Program, Value
 
 ORDERING: Final = (
-    "bar.", "barrier.", "fence.", "cp.async.commit", "cp.async.wait", "cp.async.bulk.commit", "cp.async.bulk.wait",
+    "bar.", "barrier.", "fence.", "membar.", "cp.async.commit", "cp.async.wait", "cp.async.bulk.commit", "cp.async.bulk.wait",
     "mbarrier.arrive", "mbarrier.try_wait", "wgmma.fence", "wgmma.commit", "wgmma.wait",
 )  # fmt: skip
 
