@@ -66,8 +66,8 @@ def test_code_of_the_host_never_runs(command: str, tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-def test_host_code_of_another_instantiation_does_not_run(tmp_path: Path) -> None:
-    """The form that is lifted may be without fault; of the one that is run, no code of the host is compiled."""
+def test_nothing_of_a_text_runs_on_the_host(tmp_path: Path) -> None:
+    """The form that is lifted may be without fault, and another one is emulated."""
     path, ran = tmp_path / "host.cu", tmp_path / "ran"
     code = f'#if HEAD_DIM == 64\nstatic int ran = system("touch {ran}");\n#endif\n// @region mask\n'
     path.write_text(TEXT.replace("// @region mask\n", code), encoding="utf-8")

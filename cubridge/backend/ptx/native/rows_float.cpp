@@ -113,6 +113,56 @@ static f32 single_to_odd(f64 x) {
     return bits_as<f32>((std::fabs((f64)s) > std::fabs(x) ? bits - 1 : bits) | 1);
 }
 
+// Directed roundings: what is rounded to odd in double precision is cut to single as the exact number would be.
+enum class Cut { zero, down, up };
+template <Cut CUT>
+static f32 cut(f64 x) {
+    const f32 s = (f32)x;
+    if ((f64)s == x || x != x) return s;
+    const u32 bits = bits_as<u32>(s);
+    if (CUT == Cut::zero ? std::fabs((f64)s) > std::fabs(x) : CUT == Cut::down ? (f64)s > x : (f64)s < x)
+        return bits_as<f32>(CUT == Cut::zero || std::signbit(s) == (CUT == Cut::up) ? bits - 1 : bits + 1);
+    return s;
+}
+template <Cut CUT, bool FLUSH>
+static f32 cut_fma(f32 x, f32 y, f32 z) {
+    const f32 a = FLUSH ? flushed(x) : x, b = FLUSH ? flushed(y) : y, c = FLUSH ? flushed(z) : z;
+    const f64 product = (f64)a * b, sum = sum_to_odd(product, c);
+    const bool cancels = sum == 0 && std::signbit(product) != std::signbit((f64)c);
+    const f32 r = canonical(cancels ? (CUT == Cut::down ? -0.f : 0.f) : cut<CUT>(sum));
+    return FLUSH ? flushed(r) : r;
+}
+template <Cut CUT, bool FLUSH>
+static f32 cut_product(f32 a, f32 b) {
+    const f32 r = canonical(cut<CUT>(FLUSH ? (f64)flushed(a) * flushed(b) : (f64)a * b));
+    return FLUSH ? flushed(r) : r;
+}
+template <Cut CUT, bool FLUSH>
+static void add_cut(Rows& rows, const std::string& suffix, const std::string& how) {
+    add(rows, "add" + suffix, "r = r r", "a + b, " + how,
+        binary<f32, f32, f32, [](f32 a, f32 b) { return cut_fma<CUT, FLUSH>(a, 1.f, b); }>);
+    add(rows, "sub" + suffix, "r = r r", "a - b, " + how,
+        binary<f32, f32, f32, [](f32 a, f32 b) { return cut_fma<CUT, FLUSH>(b, -1.f, a); }>);
+    add(rows, "mul" + suffix, "r = r r", "a * b, " + how, binary<f32, f32, f32, cut_product<CUT, FLUSH>>);
+    add(rows, "fma" + suffix, "r = r r r", "a * b + c, rounded once, " + how, ternary<f32, f32, f32, f32, cut_fma<CUT, FLUSH>>);
+}
+template <Cut CUT>
+static void add_cuts(Rows& rows, const std::string& mode, const std::string& how) {
+    add_cut<CUT, false>(rows, "." + mode + ".f32", how);
+    add_cut<CUT, true>(rows, "." + mode + ".ftz.f32", how + ", denormals as 0");
+}
+
+// What CUDA's own sin, cos and tan need of double precision.
+static void add_doubles(Rows& rows) {
+    for (const std::string rounding : {"", ".rn"}) {
+        add(rows, "add" + rounding + ".f64", "R = R R", "a + b, to nearest even", binary<f64, f64, f64, [](f64 a, f64 b) { return a + b; }>);
+        add(rows, "sub" + rounding + ".f64", "R = R R", "a - b, to nearest even", binary<f64, f64, f64, [](f64 a, f64 b) { return a - b; }>);
+        add(rows, "mul" + rounding + ".f64", "R = R R", "a * b, to nearest even", binary<f64, f64, f64, [](f64 a, f64 b) { return a * b; }>);
+    }
+    add(rows, "fma.rn.f64", "R = R R R", "a * b + c, rounded once",
+        ternary<f64, f64, f64, f64, [](f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }>);
+}
+
 // Two halves in a register; each is computed in single precision and rounded once.
 template <bool BF16, auto F>
 static u32 halves(u32 a, u32 b, u32 c) {
@@ -181,6 +231,12 @@ void add_float_rows(Rows& rows) {
     add(rows, "tanh.approx.f32", "r = r", "tanh(a) within 2^-11", one<tanh_of, false>);
     add_one<negated>(rows, "neg", "-a");
     add_one<magnitude>(rows, "abs", "|a|");
+    add(rows, "copysign.f32", "r = r r", "b with the sign of a",
+        binary<u32, u32, u32, [](u32 a, u32 b) { return (a & 0x80000000u) | (b & 0x7fffffffu); }>);
+    add_cuts<Cut::zero>(rows, "rz", "towards zero");
+    add_cuts<Cut::down>(rows, "rm", "down");
+    add_cuts<Cut::up>(rows, "rp", "up");
+    add_doubles(rows);
     add_halves<true>(rows, "bf16x2");
     add_halves<false>(rows, "f16x2");
 }

@@ -89,13 +89,16 @@ static Next lop3(Step& s) {
     return Next::go_on;
 }
 
+template <class U>
 static Next bfi(Step& s) {
-    u32* d = s.out<u32>();
-    const u32 *a = s.in<u32>(0), *b = s.in<u32>(1), *start = s.in<u32>(2), *length = s.in<u32>(3);
+    constexpr u32 BITS = sizeof(U) * 8;
+    U* d = s.out<U>();
+    const U *a = s.in<U>(0), *b = s.in<U>(1);
+    const u32 *start = s.in<u32>(2), *length = s.in<u32>(3);
     assign(d, s.mask, [&](int l) {
         const u32 at = start[l] & 255, n = length[l] & 255;
-        if (at > 31 || !n) return b[l];
-        const u32 field = (n > 31 ? ~0u : (1u << n) - 1) << at;
+        if (at >= BITS || !n) return b[l];
+        const U field = (n >= BITS ? ~(U)0 : ((U)1 << n) - 1) << at;
         return (b[l] & ~field) | (a[l] << at & field);
     });
     return Next::go_on;
@@ -190,7 +193,8 @@ void add_integer_rows(Rows& rows) {
     add(rows, "bfind.u32", "r = r", "place of the highest one; 2^32 - 1 for 0",
         unary<u32, u32, [](u32 a) { return a ? 31 - __builtin_clz(a) : ~0u; }>);
     add(rows, "lop3.b32", "r = r r r i", "each bit by the table d at the bits of a, b, c", lop3);
-    add(rows, "bfi.b32", "r = r r r r", "b with d bits of a from bit c on", bfi);
+    add(rows, "bfi.b32", "r = r r r r", "b with d bits of a from bit c on", bfi<u32>);
+    add(rows, "bfi.b64", "R = R R r r", "b with d bits of a from bit c on", bfi<u64>);
     add(rows, "bfe.u32", "r = r r r", "c bits of a from bit b on", bfe<false>);
     add(rows, "bfe.s32", "r = r r r", "c bits of a from bit b on, the highest repeated", bfe<true>);
     add(rows, "prmt.b32", "r = r r r", "bytes of {b, a} by the digits of c; digit + 8: its sign repeated",
