@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _TOLERANCE: Final = 1e-5
 """Of a weight, relative to itself, and of the weights of all keys, relative to the largest of a row; both sides are fp64."""
-_CONSTANTS: Final = 2.0**-22
-"""Relative, of a score: kernels round constants such as log2(e) to fp32."""
+_CONSTANTS: Final = 2.0**-18
+"""Relative, of a score: kernels round constants such as log2(e) to fp32, also below an exponential of captured numbers."""
 _NOTHING: Final = 1e-12
 """A weight that counts as 0: in fp64, forms of one formula differ by so much, such as `1 + erf(x)` and `erfc(-x)`."""
 _OF_A_WEIGHT: Final = 64

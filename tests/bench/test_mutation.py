@@ -28,6 +28,7 @@ def test_the_changes() -> None:
     assert all(compile(m.text, "a", "exec") for m in mutants("a", SOURCE))
 
 
+@pytest.mark.slow
 def test_every_module_has_changes_and_equivalents_are_some() -> None:
     by_name = {str(m) for m in all_mutants()}
     assert set(EQUIVALENT) <= by_name
