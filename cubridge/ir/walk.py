@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Final, TypeVar
 
-from cubridge.ir.nodes import NAMED_CONSTANTS, For, If, Loop, Name, Node, Stmt
+from cubridge.ir.nodes import NAMED_CONSTANTS, Attr, Expr, For, If, Index, Loop, Name, Node, Stmt
 
 N = TypeVar("N", bound=Node)
 
@@ -103,3 +103,14 @@ def _map_value(value: object, change: Callable[[Node], Node]) -> object:
     items: tuple[object, ...] = value
     new = tuple(change(item) if isinstance(item, Node) else item for item in items)
     return items if all(a is b for a, b in zip(items, new, strict=True)) else new
+
+
+def field_of(place: Expr) -> str:
+    """The field that a place is of, as `k` of `p.k[tile.b]`; "" for a place that is of none."""
+    match place:
+        case Index(base, _):
+            return field_of(base)
+        case Attr(_, name):
+            return name
+        case _:
+            return ""

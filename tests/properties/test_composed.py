@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.support.compose import Draw, compose
 from tests.support.judge_draw import judge_draw
 
-RUNS: Final = 12
+RUNS: Final = 16
 QUICK: Final = 2
 """Runs that are not slow ones."""
-DRAWS: Final = 16
+DRAWS: Final = 13
 """Of each run; runs alternate between the kernels."""
 EMULATED: Final = 12
 """One in so many draws runs on the emulator as well."""

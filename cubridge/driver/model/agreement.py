@@ -13,14 +13,11 @@ from cubridge.ir.diagnostics import Diagnostic, Note
 from cubridge.ir.evaluate import known_int
 from cubridge.ir.nodes import (
     Assign,
-    Attr,
     Cast,
     CopyAsync,
-    Expr,
     For,
     Global,
     If,
-    Index,
     Kernel,
     Loop,
     Op,
@@ -30,7 +27,7 @@ from cubridge.ir.nodes import (
     Store,
     TensorMap,
 )
-from cubridge.ir.walk import blocks, field_names
+from cubridge.ir.walk import blocks, field_names, field_of
 
 
 def agreement_faults(anchored: Anchored, instructions: Instructions) -> Iterator[Diagnostic]:
@@ -85,7 +82,7 @@ def _shown(number: int | None) -> str:
 def _tensor_faults(anchor: Anchor, kernel: Kernel, operands: Operands) -> Iterator[Diagnostic]:
     match anchor.statement:
         case CopyAsync(src=moved) | Store(dst=moved):
-            name = _field(moved)
+            name = field_of(moved)
         case _:
             return
     tensors = {f.name for f in kernel.params if isinstance(f.type, Global | TensorMap)}
@@ -93,16 +90,6 @@ def _tensor_faults(anchor: Anchor, kernel: Kernel, operands: Operands) -> Iterat
     if there and name not in there:
         message = f"the lines of this statement are about `p.{'`, `p.'.join(sorted(there))}`, not `p.{name}`"
         yield Diagnostic(CODE, message, anchor.place)
-
-
-def _field(place: Expr) -> str:
-    match place:
-        case Index(base, _):
-            return _field(base)
-        case Attr(_, name):
-            return name
-        case _:
-            return ""
 
 
 # ---- loops -----------------------------------------------------------------------------------------------------------

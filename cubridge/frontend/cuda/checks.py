@@ -19,11 +19,11 @@ from cubridge.ir.contract import ElementType, Instantiation, LaunchContract, Map
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import known_number
 from cubridge.ir.hardware import SHARED_BYTES
-from cubridge.ir.nodes import Attr, CopyAsync, Expr, Index, Kernel, Store, Tile
+from cubridge.ir.nodes import CopyAsync, Kernel, Store, Tile
 from cubridge.ir.source import Span
 from cubridge.ir.tile_shape import head_dim, key_tile, query_tile
 from cubridge.ir.types import DTYPES
-from cubridge.ir.walk import walk
+from cubridge.ir.walk import field_of, walk
 from cubridge.verify.budget import laid_out
 
 _HALVES_OF_A_PANEL: Final = 64
@@ -144,8 +144,8 @@ def _shared_memory_faults(kernel: Kernel, contract: LaunchContract, instance: In
 def _box_faults(
     copy: CopyAsync, kernel: Kernel, contract: LaunchContract, constants: dict[str, int | float]
 ) -> Iterator[Diagnostic]:
-    tile = next((f.type for f in kernel.shared if f.name == _field(copy.dst)), None)
-    param = next((p for p in contract.params if p.name == _field(copy.src)), None)
+    tile = next((f.type for f in kernel.shared if f.name == field_of(copy.dst)), None)
+    param = next((p for p in contract.params if p.name == field_of(copy.src)), None)
     if not isinstance(tile, Tile) or param is None or not isinstance(param.value, MapOfTensor):
         return
     box = contract.tensor_map(param.value.name)
@@ -162,7 +162,7 @@ def _box_faults(
 
 def _alignment_faults(moved: CopyAsync | Store, contract: LaunchContract) -> Iterator[Diagnostic]:
     """Tiles of half elements move 16 bytes at a time, by cp.async, TMA or a vector store."""
-    field = _field(moved.src if isinstance(moved, CopyAsync) else moved.dst)
+    field = field_of(moved.src if isinstance(moved, CopyAsync) else moved.dst)
     param = next((p for p in contract.params if p.name == field), None)
     match param and param.value:
         case MapOfTensor(name):
@@ -176,13 +176,3 @@ def _alignment_faults(moved: CopyAsync | Store, contract: LaunchContract) -> Ite
             f"the contract aligns `{tensor.name}` to {tensor.align_bytes}, and {_MOVED_BYTES} bytes move at a time"
         )
         yield Diagnostic(MISFIT, message, tensor.span, (Note("here", moved.span),))
-
-
-def _field(place: Expr) -> str:
-    match place:
-        case Index(base, _):
-            return _field(base)
-        case Attr(_, name):
-            return name
-        case _:
-            return ""
