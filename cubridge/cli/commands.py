@@ -269,15 +269,20 @@ def _silent(_: str) -> None:
     pass
 
 
-def given_pipeline(options: Namespace) -> Pipeline | None:
-    """With the passes of the file that `--load` names, too: the user's own code, which is run."""
-    from cubridge.passes.own import all_passes
-    from cubridge.passes.pipeline import parse_text, parse_toml
-
+def load_passes(options: Namespace) -> None:
+    """Those of the file that `--load` names: the user's own code, which is run."""
     if options.load is not None:
         from cubridge.frontend.reference.load import import_file
 
         import_file(options.load, "passes")
+
+
+def given_pipeline(options: Namespace) -> Pipeline | None:
+    """Its passes may be of the file that `--load` names."""
+    from cubridge.passes.own import all_passes
+    from cubridge.passes.pipeline import parse_text, parse_toml
+
+    load_passes(options)
     if options.pipeline_file is not None:
         return parse_toml(read_source(str(options.pipeline_file)), all_passes())
     return None if options.pipeline is None else parse_text(options.pipeline, all_passes())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from cubridge.cli.commands import given_pipeline, read_kernel, say
+from cubridge.cli.commands import given_pipeline, load_passes, read_kernel, say
 from cubridge.cli.files import progress, read_source, show, write_output
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.parser import parse
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cubridge.driver.watches import Dumps
     from cubridge.ir.nodes import Kernel
     from cubridge.passes.pipeline import Pipeline
+    from cubridge.passes.runner import PassFault
 
 
 def opt(options: Namespace) -> int:
@@ -36,7 +37,8 @@ def opt(options: Namespace) -> int:
     try:
         kernel = run_pipeline(kernel, pipeline, PassContext(say(options)), verify, (_dumps(options), timing))
     except PassFault as fault:
-        _write_reproducer(fault, pipeline, options)
+        if options.reproducer is not None:
+            _write_reproducer(fault, pipeline, options)
         raise
     if options.timing:
         progress(timing.table())
@@ -82,13 +84,11 @@ def _dumps(options: Namespace) -> Dumps:
     )  # fmt: skip
 
 
-def _write_reproducer(fault: object, pipeline: Pipeline, options: Namespace) -> None:
+def _write_reproducer(fault: PassFault, pipeline: Pipeline, options: Namespace) -> None:
     from cubridge.driver.reproducer import reproducer
-    from cubridge.passes.runner import PassFault
 
-    if options.reproducer is not None and isinstance(fault, PassFault):
-        write_output(reproducer(fault, pipeline), options.reproducer)
-        say(options)(f"{options.reproducer}: the kernel before the pass that failed, and the passes from there")
+    write_output(reproducer(fault, pipeline), options.reproducer)
+    say(options)(f"{options.reproducer}: the kernel before the pass that failed, and the passes from there")
 
 
 def _pages(options: Namespace) -> int:
@@ -99,7 +99,7 @@ def _pages(options: Namespace) -> int:
     from cubridge.passes.own import all_passes
     from cubridge.passes.pipeline import pass_class
 
-    given_pipeline(options)
+    load_passes(options)
     if options.list_passes:
         show(listed(all_passes()))
     else:

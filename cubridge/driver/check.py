@@ -78,6 +78,8 @@ def check_other_forms(adapted: Adapted, checker: Checker) -> list[str]:
     """The patched text in the forms that a compiler may take instead of the first: rules, order, long lengths, and runs of a form
     that differs in more than constants. What could not be looked at. Errors: CU2xx, CU42x, and as `check_long_lengths`."""
     first, *others = listed_forms(adapted.kernel, adapted.dtype, adapted.shape.D)
+    if not others:
+        return []
     if not adapted.is_read:
         return [f"the form {form} is not looked at: the text is not lifted" for form in others]
     spec = adapted.reference.attention.spec

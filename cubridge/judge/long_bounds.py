@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 _TOLERANCE: Final = 1e-5
 """Of a weight, relative to itself, and of the weights of all keys, relative to the largest of a row; both sides are fp64."""
-_CONSTANTS: Final = 2.0**-18
-"""Relative, of a score: kernels round constants such as log2(e) to fp32, also below an exponential of captured numbers."""
+_CONSTANTS: Final = 2.0**-22
+"""Relative, of a score: kernels round constants such as log2(e) to fp32. A score may be an exponential of captured numbers, which
+such a constant moves by as much as it has exponents."""
 _NOTHING: Final = 1e-12
 """A weight that counts as 0: in fp64, forms of one formula differ by so much, such as `1 + erf(x)` and `erfc(-x)`."""
 _OF_A_WEIGHT: Final = 64
@@ -40,8 +41,13 @@ def in_fp64(expected: SpecValues, values: Tensor, keys: int) -> Bounds:
     size = values.abs().sum(0)
     everywhere = _TOLERANCE / keys * (expected.out.abs() / size).amax(-1, keepdim=True)
     out = _TOLERANCE * expected.out.abs() + size * (everywhere + _NOTHING)
-    lse = None if expected.lse is None else _TOLERANCE + _CONSTANTS * expected.lse.abs()
+    lse = None if expected.lse is None else _TOLERANCE + _of_constants(expected.lse.abs())
     return Bounds(out, lse)
+
+
+def _of_constants(size: Tensor) -> Tensor:
+    """What rounded constants may move a score of this size by."""
+    return _CONSTANTS * size * (1.0 + size.log1p())
 
 
 def in_fp32(expected: SpecValues, values: Tensor, s: Tensor, tiles: int) -> Bounds:
