@@ -129,7 +129,7 @@ class LongKeys:
 
     def _many(self) -> Iterator[Batch]:
         """So many key tiles of one row that counts and sums pass the numbers in the row regions, as far as that is quick."""
-        largest = max(_numbers_of_rows(self.points.kernel), default=0.0)
+        largest, blame = _largest_number(self.points.kernel)
         bare = (self.visits.times > 0) & ~self.visits.masked
         visited = [(p, n) for p, keys in enumerate(self._chosen) for n, _ in keys if bare[p, n]]
         if largest <= _MORE or not visited:
@@ -139,7 +139,7 @@ class LongKeys:
         scores = long_scores.of_large_sums(min(int(largest) + 2, _MOST), self._rows, columns)
         which, value = torch.tensor([place]), torch.ones(columns, 1, dtype=torch.float64)
         keys = [self._keys(which, [(tile, [*range(columns)])], s, value) for s in scores]
-        yield Batch(which, keys, self.points.kernel.region("row_update"))
+        yield Batch(which, keys, blame)
 
     @property
     def _rows(self) -> int:
@@ -202,6 +202,10 @@ def _by_key(groups: int) -> tuple[Tensor, ...]:
     return torch.diag(long_scores.large_values(COLUMNS * groups)).split(COLUMNS)
 
 
-def _numbers_of_rows(kernel: Kernel) -> list[float]:
-    literals = (n for name in _ROW_REGIONS for n in walk(kernel.region(name)) if isinstance(n, IntLit | FloatLit))
-    return [abs(n.value) for n in literals if isfinite(n.value)]
+def _largest_number(kernel: Kernel) -> tuple[float, Node]:
+    """Of the row regions, and the region that has it."""
+    regions = [kernel.region(name) for name in _ROW_REGIONS]
+    found = [
+        (abs(n.value), r) for r in regions for n in walk(r) if isinstance(n, IntLit | FloatLit) and isfinite(n.value)
+    ]
+    return max(found, key=lambda pair: pair[0], default=(0.0, kernel.region("row_update")))

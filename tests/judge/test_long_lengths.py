@@ -98,7 +98,13 @@ SCALARS = {
     "first reference": ("row.m[r] = -INFINITY;", "row.m[r] = -1e4f;", "row_update", "has the weight 0"),
     "largest reference": ("row_max(s[r]));", "fminf(row_max(s[r]), 2000.f));", "row_update", "has the weight nan"),
     "least exponent": ("- row.m_exponent[r]);", "- fmaxf(row.m_exponent[r], -23.f));", "row_", "has the weight"),
-    "largest sum": ("add_lanes(row.l[r])", "fminf(add_lanes(row.l[r]), 1e6f)", "row_", "has the weight"),
+    "largest sum": ("add_lanes(row.l[r])", "fminf(add_lanes(row.l[r]), 1e4f)", "row_finalize", "has the weight"),
+    "largest of the sums": (
+        "add_lanes(row.l[r])",
+        "fminf(add_lanes(row.l[r]), 1e6f)",
+        "row_finalize",
+        "has the weight",
+    ),
     "least weight": (
         "exp2_approx(s[r][c] * p.exponent_scale - row.m_exponent[r])",
         "fmaxf(exp2_approx(s[r][c] * p.exponent_scale - row.m_exponent[r]), 1e-9f)",
