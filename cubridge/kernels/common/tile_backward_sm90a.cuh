@@ -2,6 +2,7 @@
 // columns QUERIES (S^T = K Q^T), so that P^T and dS^T are left operands of the gemms for dV and dK straight from registers.
 // HEAD_DIM, BLOCK_Q, BLOCK_KV come from the kernel file.
 #pragma once
+#include "common/persistent_sm90a.cuh"
 #include "common/ptx_backward_sm90a.cuh"
 #include "common/views.cuh"
 
@@ -223,26 +224,4 @@ DEVICE void load_part(float (&dq)[ROWS][DQ_COLS], const float* part) {
 DEVICE void store_part_rows(const OutputView& dst, int row0, const float (&dq)[ROWS][DQ_COLS], int wg) {
     const int thread = thread_index() % WARPGROUP, row = thread / 32 * 16 + thread % 32 / 4;
     store_fragment(dst, row0 + row, PART * wg, dq);
-}
-
-// CuIR: slot, phase of step t of a ring of N slots; next() goes to step t + 1
-template <int N> struct Ring {
-    int slot = 0, phase = 0;
-    DEVICE void next() {
-        if (++slot == N) {
-            slot = 0;
-            phase ^= 1;
-        }
-    }
-};
-
-// CuIR: counters.finish()      the last block to finish leaves both counters zero for the next launch
-// Its stores come after the adds of all blocks: a fence before each block's last add, and one after the add that finds itself last.
-DEVICE void finish_counters(int* counters) {
-    memory_fence();
-    if (atomic_add(counters + 1, 1) == grid_size_x() - 1) {
-        memory_fence();
-        counters[0] = 0;
-        counters[1] = 0;
-    }
 }

@@ -1,7 +1,7 @@
 // Tile helpers for sm_90a: the names and CuIR meanings of tile_sm80.cuh, so that region text serves both kernels. HEAD_DIM,
 // BLOCK_Q and BLOCK_KV come from the kernel file.
 #pragma once
-#include "common/ptx_sm90a.cuh"
+#include "common/persistent_sm90a.cuh"
 
 constexpr int WARPGROUP = 128;                // threads; wgmma gives each 64 rows
 constexpr int CONSUMERS = BLOCK_Q / 64;       // consumer warpgroups
@@ -58,26 +58,4 @@ DEVICE void gemm_pv_async(float (&o)[ROWS][O_COLS], const ProbTile& p, const Sha
     const u32 b = descriptor_base(&v, BLOCK_KV * 128);
     #pragma unroll
     for (int kk = 0; kk < BLOCK_KV / 16; ++kk) wgmma_k16_rs(o, p.a[0][kk], descriptor(b, kk * 16 * 128));
-}
-
-// CuIR: slot, phase of step t of a ring of N slots; next() goes to step t + 1
-template <int N> struct Ring {
-    int slot = 0, phase = 0;
-    DEVICE void next() {
-        if (++slot == N) {
-            slot = 0;
-            phase ^= 1;
-        }
-    }
-};
-
-// CuIR: counters.finish()      the last block to finish leaves both counters zero for the next launch
-// Its stores come after the adds of all blocks: a fence before each block's last add, and one after the add that finds itself last.
-DEVICE void finish_counters(int* counters) {
-    memory_fence();
-    if (atomic_add(counters + 1, 1) == grid_size_x() - 1) {
-        memory_fence();
-        counters[0] = 0;
-        counters[1] = 0;
-    }
 }
