@@ -81,14 +81,14 @@ class Operands:
         """The fields of `Params` that calls of the kernel in these lines read, by way of its locals."""
         names: set[str] = set()
         found: set[str] = set()
-        todo = [n for n in interesting(self.entry.node) if n.start_point[0] + 1 in lines]
-        while todo:
-            for node in _all(todo.pop()):
+        waiting = [n for n in interesting(self.entry.node) if n.start_point[0] + 1 in lines]
+        while waiting:
+            for node in _all(waiting.pop()):
                 if node.type == "field_expression" and self._text(node.child_by_field_name("argument")) == self._params:
                     found.add(self._text(node.child_by_field_name("field")))
                 elif node.type == "identifier" and (name := self._text(node)) not in names:
                     names.add(name)
-                    todo += self._definitions.get(name, [])
+                    waiting += self._definitions.get(name, [])
         return frozenset(found)
 
     @property
