@@ -159,7 +159,7 @@ CHANGED_HELPERS = (
         "store_rows",
     ),
     ("sm90a", "tile_sm90a", "panel * 64, row0", "panel * 32, row0", "load_tile_async"),
-    ("sm90a", "tile_sm90a", "phase ^= 1;", "phase = 1;", "Ring"),
+    ("sm90a", "persistent_sm90a", "phase ^= 1;", "phase = 1;", "Ring"),
     ("sm80", "base", "return a < b ? a : b;", "return a < b ? a : a;", "imin"),
 )
 
