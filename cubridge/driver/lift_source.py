@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.kernels import ChosenKernel, choose_kernel
+from cubridge.driver.kernels import PACKAGED, ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.frontend.cuda.lift import Lifted
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.source import SourceFile
 from cubridge.judge.well_formed import verify_kernel
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ def lift_chosen(kernel: ChosenKernel, dtype: str, head_dim: int, stages: ModelSt
 
 def lift_verified(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted:
     """As `lift_kernel`; of a text that the rules cannot read, what a model lifted from it before and what lies beside it, judged
-    again as far as that needs no run. Errors: besides, all that static rules and the order engine find."""
+    again as far as that needs no run. A packaged kernel is lifted once a process.
+    Errors: besides, all that static rules and the order engine find."""
+    if kernel.name in PACKAGED:
+        return _packaged(kernel.name, kernel.text.source.data, dtype, head_dim)
     try:
         lifted = lift_kernel(kernel, dtype, head_dim)
     except CuError as error:
@@ -48,6 +53,14 @@ def lift_verified(kernel: ChosenKernel, dtype: str, head_dim: int) -> Lifted:
         if recorded is None:
             raise CuError(*error.diagnostics, exit_code=error.exit_code) from None
         return recorded
+    verify_kernel(lifted.kernel)
+    return lifted
+
+
+@lru_cache(maxsize=8)
+def _packaged(name: str, text: bytes, dtype: str, head_dim: int) -> Lifted:
+    chosen = choose_kernel(name)
+    lifted = lift_kernel(chosen, dtype, head_dim, SourceFile(chosen.text.source.name, text))
     verify_kernel(lifted.kernel)
     return lifted
 

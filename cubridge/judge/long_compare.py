@@ -34,40 +34,56 @@ _LARGEST_WEIGHT: Final = 2.0**64
 """Of a weight relative to its row's reference. Sums of 2^21 of them times values of 2^40 are fp32 numbers."""
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a spec gives at a batch: keys j [P, 1, 1, C], raw scores s [P, 1, R, C], values v [C, E]."""
+
+    batch: Batch
+    i: Tensor
+    j: Tensor
+    s: Tensor
+    v: Tensor
+    values: SpecValues
+
+    def allowed(self, is_exact: bool, keys: int) -> Bounds:
+        """What a kernel in fp64 may differ by, or one in fp32. `keys`: of a whole row."""
+        if is_exact:
+            return bounds.in_fp64(self.values, self.v, keys)
+        return bounds.in_fp32(self.values, self.v, self.s, len(self.batch.groups))
+
+
+def expect(spec: AttentionSpec, captures: Captures, places: Places, points: KernelPoints, batch: Batch) -> Expected:
+    """The spec at the keys of a batch, as if there were no others."""
+    i = places.i[batch.which]
+    j, s = (torch.cat([getattr(k, name) for k in batch.groups], -1).squeeze(1) for name in ("j", "s"))
+    v, s = torch.cat([k.v for k in batch.groups]), s.double()
+    scope = scope_of(places, captures, points, batch.which, j, i) | {"s": s}
+    with fp64(), of_the_reference():
+        return Expected(batch, i, j, s, v, spec_values_at(spec, scope, v, derivatives=True))
+
+
 @dataclass(slots=True)
 class LongComparison:
     """Kernel and spec at the places of one size, the kernel in the dtype of `points`. `compared`: numbers looked at until now."""
 
     points: KernelPoints
     spec: AttentionSpec
-    captures: Captures
     places: Places
     tile: SimpleNamespace
     compared: int = field(default=0, init=False)
 
-    def fault(self, batch: Batch) -> Diagnostic | None:
+    def fault(self, expected: Expected) -> Diagnostic | None:
         """The first number that differs."""
-        i = self.places.i[batch.which]
-        j, s = (torch.cat([getattr(k, name) for k in batch.groups], -1).squeeze(1) for name in ("j", "s"))
-        values = torch.cat([k.v for k in batch.groups])
-        expected, allowed = self._expected(batch, i, j, s.double(), values)
+        batch, right = expected.batch, expected.values
+        allowed = expected.allowed(self.points.dtype == torch.float64, self.points.shape.Lk)
         tile = SimpleNamespace(**{name: value[batch.which] for name, value in vars(self.tile).items()})
-        found = self.points.attend(tile, i, batch.groups)
+        found = self.points.attend(tile, expected.i, batch.groups)
         self.compared += found.out.numel()
-        fault = self._of_output(batch, found.out, expected.out.squeeze(1), allowed.out.squeeze(1), values)
+        fault = self._of_output(batch, found.out, right.out.squeeze(1), allowed.out.squeeze(1), expected.v)
         fault = fault or self._of_peak(batch, found.peak)
-        if fault is not None or expected.lse is None or allowed.lse is None:
+        if fault is not None or right.lse is None or allowed.lse is None:
             return fault
-        return self._of_lse(batch, j, found.lse, expected.lse.squeeze(1), allowed.lse.squeeze(1))
-
-    def _expected(self, batch: Batch, i: Tensor, j: Tensor, s: Tensor, values: Tensor) -> tuple[SpecValues, Bounds]:
-        is_exact = self.points.dtype == torch.float64
-        scope = scope_of(self.places, self.captures, self.points, batch.which, j, i) | {"s": s}
-        with fp64(), of_the_reference():
-            expected = spec_values_at(self.spec, scope, values, derivatives=not is_exact)
-        if is_exact:
-            return expected, bounds.in_fp64(expected, values, self.points.shape.Lk)
-        return expected, bounds.in_fp32(expected, values, s, len(batch.groups))
+        return self._of_lse(batch, expected.j, found.lse, right.lse.squeeze(1), allowed.lse.squeeze(1))
 
     def _of_output(
         self, batch: Batch, out: Tensor, wanted: Tensor, allowed: Tensor, values: Tensor

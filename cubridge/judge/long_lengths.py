@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -19,13 +20,13 @@ from cubridge.engine.threads import one_thread
 from cubridge.engine.values.points import KernelPoints, Visits, WorkTiles
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import Binary, Name
-from cubridge.ir.tile_shape import head_dim
 from cubridge.judge.long_captures import made_up_captures
-from cubridge.judge.long_compare import LongComparison
+from cubridge.judge.long_compare import LongComparison, expect
 from cubridge.judge.long_faults import assigned, diagnostic, sizes
 from cubridge.judge.long_keys import LongKeys, NoValue
-from cubridge.judge.long_points import Marks, choose_places, long_shapes, numbers, steps
+from cubridge.judge.long_points import Marks, Numbers, choose_places, long_shapes
 from cubridge.judge.long_scores import levels
+from cubridge.judge.memory import PACKAGE, Memory
 
 if TYPE_CHECKING:
     from cubridge.ir.nodes import Expr, Kernel
@@ -34,6 +35,19 @@ if TYPE_CHECKING:
     from cubridge.judge.long_points import Places
 
 _LAUNCH: Final = {"SM_COUNT": 132, "L2_BYTES": 1 << 25}
+_HERE: Final = Path(__file__).parent
+_RIGHT: Final = Memory(
+    "long_lengths",
+    (
+        *_HERE.glob("long_*.py"),
+        _HERE / "bound.py",
+        *(PACKAGE / "engine").rglob("*.py"),
+        *(PACKAGE / "ir").rglob("*.py"),
+        PACKAGE / "verify" / "ranges.py",
+    ),
+    "torch",
+)
+"""Kernels that were right, and at how many points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +59,16 @@ class LongTest:
 
 
 def check_long_lengths(kernel: Kernel, spec: AttentionSpec) -> int:
-    """How many points were compared. Errors: CU317 with the first that differs, exit code 3; CU301, CU312, CU313 where the kernel
-    has no value there."""
-    found = run_long_lengths(kernel, spec)
-    if found.fault is not None:
-        raise CuError(found.fault, exit_code=3)
-    return found.points
+    """How many points were compared; of what was right before, without comparing again.
+    Errors: CU317 with the first that differs, exit code 3; CU301, CU312, CU313 where the kernel has no value there."""
+
+    def answer() -> list[str]:
+        found = run_long_lengths(kernel, spec)
+        if found.fault is not None:
+            raise CuError(found.fault, exit_code=3)
+        return [str(found.points)]
+
+    return int(_RIGHT.remembered((kernel, spec), answer)[0])
 
 
 def long_fault(kernel: Kernel, spec: AttentionSpec) -> Diagnostic | None:
@@ -66,12 +84,11 @@ def run_long_lengths(kernel: Kernel, spec: AttentionSpec) -> LongTest:
 
 
 def _each_size(kernel: Kernel, spec: AttentionSpec) -> Iterator[LongTest]:
-    bounded = _within_lengths(spec)
-    multiples = steps(spec, kernel)
-    for seed, shape in enumerate(long_shapes(spec, kernel, head_dim(kernel))):
-        captures = made_up_captures(spec, shape, seed, multiples)
+    bounded, numbers = _within_lengths(spec), Numbers.of(spec, kernel)
+    for seed, shape in enumerate(long_shapes(spec, kernel, numbers)):
+        captures = made_up_captures(spec, shape, seed, numbers.steps())
         try:
-            found = _at_size(kernel, bounded, shape, captures, seed)
+            found = _at_size(kernel, bounded, numbers, shape, captures, seed)
         except NoValue:
             continue
         except CuError as error:
@@ -93,7 +110,9 @@ def _within_lengths(spec: AttentionSpec) -> AttentionSpec:
     return replace(spec, mask=bound(spec.mask), rows=rows)
 
 
-def _at_size(kernel: Kernel, spec: AttentionSpec, shape: Shape, captures: Captures, seed: int) -> LongTest:
+def _at_size(
+    kernel: Kernel, spec: AttentionSpec, numbers: Numbers, shape: Shape, captures: Captures, seed: int
+) -> LongTest:
     """Schedule and key sequence as on the device; then weights by formulas alone, in fp64, and as the device rounds them."""
     random = Random(seed)
     exact, rounded = (KernelPoints(kernel, shape, captures, _LAUNCH, t) for t in (torch.float64, torch.float32))
@@ -101,19 +120,19 @@ def _at_size(kernel: Kernel, spec: AttentionSpec, shape: Shape, captures: Captur
     fault = _schedule_fault(exact, work, spec, captures)
     if fault is not None:
         return LongTest(0, fault)
-    near = Marks.of(spec, kernel, shape)
+    near = Marks.of(numbers, kernel, shape)
     places = choose_places(shape, rounded.rows, near, random)
     chosen = _find(rounded, work, places)
     visits = rounded.visits(rounded.tiles(chosen, places.i), places.i)
     if bool((visits.times > 1).any()) or bool(visits.outside.any()):
         return LongTest(0, _sequence_fault(rounded, places, visits))
-    scores = levels(sorted(numbers(spec, kernel)), random)
+    scores = levels(sorted(numbers.all), random)
     keys = LongKeys(rounded, spec, captures, places, visits, near, scores, random)
-    batches = [*keys.batches(at_length=seed == 0)]
+    expected = [expect(spec, captures, places, rounded, batch) for batch in keys.batches(at_length=seed == 0)]
     compared = 0
     for points in (exact, rounded):
-        comparison = LongComparison(points, spec, captures, places, points.tiles(chosen, places.i))
-        fault = next((f for f in map(comparison.fault, batches) if f is not None), None)
+        comparison = LongComparison(points, spec, places, points.tiles(chosen, places.i))
+        fault = next((f for f in map(comparison.fault, expected) if f is not None), None)
         compared += comparison.compared
         if fault is not None:
             return LongTest(compared, fault)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor
 
-from cubridge.ir.diagnostics import CuError
-from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.evaluate import known_number
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.nodes import SIZES, Binary, Call, FloatLit, IntLit, Name, TileList
 from cubridge.ir.spec import AttentionSpec, Shape
+from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.walk import free_names, walk
 from cubridge.verify.ranges import LIMITS
 
@@ -45,32 +45,58 @@ ROWS: Final = 8
 COLUMNS: Final = 8
 
 
-def long_shapes(spec: AttentionSpec, kernel: Kernel, head_dim: int) -> list[Shape]:
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Numbers in the formulas of a kernel and a spec. `odd`: whole ones that the kernel reads and the spec does not, the largest
+    first; `of_sizes`: what is computed of sizes alone."""
+
+    all: frozenset[float]
+    of_spec: frozenset[float]
+    odd: tuple[int, ...]
+    of_sizes: tuple[Expr, ...]
+
+    @staticmethod
+    def of(spec: AttentionSpec, kernel: Kernel) -> Numbers:
+        known = {*SIZES, *kernel.constant_values}
+        of_spec, of_kernel = ([*_nodes(part)] for part in (spec, kernel))
+        wanted, found = _values(of_spec), _values(of_kernel)
+        computed = [n for n in (*of_spec, *of_kernel) if isinstance(n, Binary | Call | Name)]
+        of_sizes = [n for n in computed if (names := free_names(n)) <= known and names & {*SIZES}]
+        odd = sorted({int(n) for n in found - wanted}, reverse=True)
+        return Numbers(found | wanted, wanted, tuple(odd), tuple(dict.fromkeys(of_sizes)))
+
+    def steps(self) -> list[int]:
+        """What captured integers are to be multiples of: those first that the kernel alone has."""
+        both = [*self.odd, *sorted(map(int, self.of_spec), reverse=True)]
+        return [n for n in both if 16 <= n <= _LARGEST_STEP]
+
+
+def _nodes(part: Kernel | AttentionSpec) -> Iterable[Node]:
+    return (n for e in _expressions(part) for n in walk(e))
+
+
+def _values(nodes: Iterable[Node]) -> frozenset[float]:
+    return frozenset(abs(n.value) for n in nodes if isinstance(n, IntLit | FloatLit) and isfinite(n.value))
+
+
+def _expressions(part: Kernel | AttentionSpec) -> Iterable[Node]:
+    if isinstance(part, AttentionSpec):
+        lse = () if part.lse is None else (part.lse,)
+        yield from (part.score, part.mask, part.weight, part.finalize, part.kv_head, *lse)
+        yield from (e for row in part.rows for e in (row.over, row.body))
+    else:
+        yield from (*part.regions, part.schedule, *part.params)
+
+
+def long_shapes(spec: AttentionSpec, kernel: Kernel, numbers: Numbers) -> list[Shape]:
     """Sizes that meet the preconditions; besides the usual ones, lengths next to numbers that the kernel reads alone."""
-    near = [n for n in odd_numbers(spec, kernel) if 256 < n < _LONGEST][:_NEAR]
+    near = [n for n in numbers.odd if 256 < n < _LONGEST][:_NEAR]
     lists = any(isinstance(f.type, TileList) for f in kernel.params)
     longest = _LONGEST_WITH_LISTS if lists else LIMITS["Lq"]
     long = [Shape(1, 2, 1, longest, keys, 0) for keys in (385, longest - 127)]
     wanted = [*_SHAPES, *long, *(Shape(1, 2, 1, n + d, n + d, 0) for n in near for d in (0, 1))]
-    most = _MOST_LISTED if lists else LIMITS["Lk"]
-    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, min(s.Lk, most), head_dim) for s in wanted])
-
-
-def numbers(*parts: Kernel | AttentionSpec) -> set[float]:
-    """The size of each number in the expressions of kernels and specs."""
-    nodes = (n for part in parts for e in _expressions(part) for n in walk(e))
-    return {abs(n.value) for n in nodes if isinstance(n, IntLit | FloatLit) and isfinite(n.value)}
-
-
-def odd_numbers(spec: AttentionSpec, kernel: Kernel) -> list[int]:
-    """Those that the kernel reads and the spec does not, the largest first."""
-    return sorted({int(n) for n in numbers(kernel) - numbers(spec)}, reverse=True)
-
-
-def steps(spec: AttentionSpec, kernel: Kernel) -> list[int]:
-    """What captured integers are to be multiples of: numbers of either, those first that the kernel alone has."""
-    both = [*odd_numbers(spec, kernel), *sorted(map(int, numbers(spec)), reverse=True)]
-    return [n for n in both if 16 <= n <= _LARGEST_STEP]
+    most, dim = _MOST_LISTED if lists else LIMITS["Lk"], head_dim(kernel)
+    return fitting_shapes(spec, [Shape(s.B, s.Hq, s.Hk, s.Lq, min(s.Lk, most), dim) for s in wanted])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +107,12 @@ class Marks:
     odd: list[int]
 
     @staticmethod
-    def of(spec: AttentionSpec, kernel: Kernel, shape: Shape) -> Marks:
+    def of(numbers: Numbers, kernel: Kernel, shape: Shape) -> Marks:
         """Numbers in formulas, and what formulas of sizes alone are at `shape`."""
-        found = {int(n) for n in numbers(spec, kernel) if n < _LONGEST * 2}
         names = shape.sizes() | kernel.constant_values
-        nodes = (node for e in (*_expressions(spec), *_expressions(kernel)) for node in walk(e))
-        for node in nodes:
-            if isinstance(node, Binary | Call | Name) and free_names(node) <= names.keys() and _reads_size(node):
-                try:
-                    value = evaluate_number(node, names)
-                except CuError:
-                    continue
-                if isinstance(value, int | float) and abs(value) < _LONGEST * 2:
-                    found.add(abs(int(value)))
-        return Marks(sorted(found), odd_numbers(spec, kernel)[:_ODD])
-
-
-def _reads_size(node: Expr) -> bool:
-    return bool(free_names(node) & {*SIZES})
-
-
-def _expressions(part: Kernel | AttentionSpec) -> Iterable[Node]:
-    if isinstance(part, AttentionSpec):
-        lse = () if part.lse is None else (part.lse,)
-        yield from (part.score, part.mask, part.weight, part.finalize, part.kv_head, *lse)
-        yield from (e for row in part.rows for e in (row.over, row.body))
-    else:
-        yield from (*part.regions, part.schedule, *part.params)
+        computed = (known_number(e, names) for e in numbers.of_sizes)
+        found = {abs(int(n)) for n in (*numbers.all, *computed) if n is not None and abs(n) < _LONGEST * 2}
+        return Marks(sorted(found), [*numbers.odd[:_ODD]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from cubridge.judge.proof.induction import check_induction
 from cubridge.judge.proof.integers import Integers
 from cubridge.judge.proof.keys import KeyProof
 from cubridge.judge.proof.lists import ListProof
-from cubridge.judge.proof.memory import remembered
+from cubridge.judge.proof.memory import PROOFS
 from cubridge.judge.proof.part import PARTS, Part, Wrong
 from cubridge.judge.proof.read import read_mask, read_spec
 from cubridge.judge.proof.regions import Regions
@@ -38,7 +38,7 @@ def prove(kernel: Kernel, spec: AttentionSpec) -> tuple[Part, ...]:
         parts = [proof.part(name) for name in names]
         return [said for p in parts for said in (p.because, p.counterexample)]
 
-    said = remembered(("parts", kernel, spec), answer)
+    said = PROOFS.remembered(("parts", kernel, spec), answer)
     return tuple(Part(name, said[2 * n], said[2 * n + 1]) for n, name in enumerate(names))
 
 

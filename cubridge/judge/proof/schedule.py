@@ -30,7 +30,7 @@ from cubridge.ir.tile_shape import query_tile, size_of
 from cubridge.ir.walk import substitute, walk
 from cubridge.judge.proof import smt
 from cubridge.judge.proof.integers import Integers
-from cubridge.judge.proof.memory import remembered
+from cubridge.judge.proof.memory import PROOFS
 from cubridge.judge.proof.regions import Execution, Regions
 from cubridge.judge.proof.smt import Claim, Number
 from cubridge.judge.proof.unproved import Unproved
@@ -74,7 +74,7 @@ def _not_once(kernel: Kernel) -> str:
     """Why it is not shown that every query tile is met once; "" if it is. The same for all variants of a kernel."""
     hosts = [(f.name, f.type.host) for f in kernel.params if isinstance(f.type, Scalar) and f.type.dtype.is_int]
     question = (kernel.schedule, hosts, kernel.constants, _counts(kernel))
-    return remembered(("schedule", *question), lambda: [why_not_once(kernel)])[0]
+    return PROOFS.remembered(("schedule", *question), lambda: [why_not_once(kernel)])[0]
 
 
 def why_not_once(kernel: Kernel) -> str:

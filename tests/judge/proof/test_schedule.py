@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from cubridge.judge.proof import memory
 from cubridge.judge.proof.prove import prove_part
 from cubridge.judge.proof.schedule import why_not_once
 from tests.judge.proof.targets import changed, source, spec
@@ -41,22 +38,3 @@ def test_work_that_is_counted_wrong() -> None:
         "full", ("work_count=Scalar(i32, host=B * Hq", "work_count=Scalar(i32, host=B * Hk"), kernel="sm90a"
     )
     assert "number of query tiles" in prove_part(wrong, spec("full"), "schedule").because
-
-
-def test_answers_are_kept_and_damaged_ones_are_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUBRIDGE_CACHE", str(tmp_path))
-    asked: list[str] = []
-
-    def answer() -> list[str]:
-        asked.append("")
-        return ["no", "because"]
-
-    for _ in range(2):
-        assert memory.remembered(("a", 1), answer) == ["no", "because"]
-    assert len(asked) == 1
-    assert memory.remembered(("a", 2), answer) == ["no", "because"]
-    assert len(asked) == 2
-    for path in (tmp_path / "proofs").iterdir():
-        path.write_text(path.read_text().replace("no", ""))
-    assert memory.remembered(("a", 1), answer) == ["no", "because"]
-    assert len(asked) == 3

@@ -166,7 +166,7 @@ def _floats_hold_more(patch: Patch) -> None:
 
 def _all_follows(patch: Patch) -> None:
     """Nothing that a planted rule says is remembered."""
-    patch.setattr(schedule, "remembered", lambda _, answer: answer())  # pyright: ignore
+    patch.setattr(schedule.PROOFS, "remembered", lambda _, answer: answer())  # pyright: ignore
     patch.setattr(schedule._Schedule, "_follows_at", lambda *_: True)  # pyright: ignore
 
 
