@@ -20,6 +20,7 @@ from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES
 from cubridge.driver.request import Request
+from cubridge.driver.sandbox.texts import tools_of
 from cubridge.driver.stopwatch import Progress, Stopwatch, silent
 from cubridge.driver.subject import Subject
 from cubridge.driver.transfer import transfer_before_checks
@@ -29,7 +30,6 @@ from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 from cubridge.judge.attention import full_attention
 from cubridge.judge.long_lengths import check_long_lengths
-from cubridge.judge.tools import Here, Tools
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,9 @@ def adapt(
     watch = Stopwatch(progress)
     with ThreadPoolExecutor(_WORKERS) as pool, one_thread(), stages_of(model) as stages:
         adapted = _adapt(request, stages, watch)
-        tools: Tools = Here() if stages is None or adapted.lowered_by == RULES else stages.tools
+        tools = tools_of(adapted.kernel)
+        if stages is not None and adapted.lowered_by != RULES:
+            tools = stages.tools
         with watch.stage("check"):
             findings = check_adapted(adapted, pool, tools, watch)
     return Adaptation(adapted, adapted.report(findings), watch.seconds)

@@ -19,7 +19,7 @@ from cubridge.judge.long_lengths import check_long_lengths
 from cubridge.judge.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
 from cubridge.judge.proof.prove import prove
 from cubridge.judge.runners import Runner, ValueRunner
-from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, Tools, emulate
+from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, Tools
 from cubridge.judge.well_formed import verify_kernel
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def check_adapted(
             cases += checker.run(emulator, emulated)
         if not emulated:
             missing.append(f"nothing is emulated: no shape of head dim {EMULATED_HEAD_DIM} meets the preconditions")
-    mutants = tuple(_reject_mutants(adapted, checker, pool, emulated=emulator is not None))
+    mutants = tuple(_reject_mutants(adapted, checker, pool, None if emulator is None else tools))
     compiled = _available(compiling, missing)
     gpu = _available(pool.submit(tools.gpu, adapted.text), missing)
     if gpu is not None:
@@ -131,20 +131,21 @@ def _available(future: Future[T], missing: list[str]) -> T | None:
 
 
 def _reject_mutants(
-    adapted: Adapted, checker: Checker, pool: ThreadPoolExecutor, emulated: bool
+    adapted: Adapted, checker: Checker, pool: ThreadPoolExecutor, tools: Tools | None
 ) -> Iterator[MutantResult]:
     """Wrong specs, adapted as the right one was, and wrong walks of its lists of key tiles. Each must be rejected, by every stage
-    that runs it; texts are built while others run. A wrong spec that no kernel can be made of shows nothing and is left out."""
+    that runs it; texts are built while others run, by `tools`, if there is an emulator. A wrong spec that no kernel can be made of
+    shows nothing and is left out."""
     cases = mutant_cases(adapted.reference.attention.spec, adapted.shape)
-    wanted = EMULATED_MUTANTS if emulated and adapted.shape.D == EMULATED_HEAD_DIM else 0
+    wanted = EMULATED_MUTANTS if tools is not None and adapted.shape.D == EMULATED_HEAD_DIM else 0
     texts: list[tuple[str, Problem, Future[Runner]]] = []
     for name, wrong, problem in checker.wrong_specs(cases):
         try:
             target = transfer_unverified(adapted.lifted.kernel, wrong)
         except CuError:
             continue
-        if len(texts) < wanted:
-            texts.append((f"{name}, as text", problem, pool.submit(_text_mutant, adapted, target)))
+        if tools is not None and len(texts) < wanted:
+            texts.append((f"{name}, as text", problem, pool.submit(_text_mutant, adapted, target, tools)))
         yield checker.reject(name, problem, ValueRunner(target))
     for name, target, problem in list_mutants(
         adapted.target, adapted.reference.attention.spec, checker.problems(cases)
@@ -154,6 +155,7 @@ def _reject_mutants(
         yield checker.reject(name, problem, building.result())
 
 
-def _text_mutant(adapted: Adapted, target: Kernel) -> Runner:
+def _text_mutant(adapted: Adapted, target: Kernel, tools: Tools) -> Runner:
     patched = lower_kernel(adapted.kernel, adapted.lifted, target, adapted.dtype, adapted.shape.D)
-    return emulate(adapted.kernel.with_text(patched_source(patched)), adapted.dtype, schedules=ONE_SCHEDULE)
+    text = adapted.kernel.with_text(patched_source(patched))
+    return tools.emulator(text, adapted.dtype, schedules=ONE_SCHEDULE)

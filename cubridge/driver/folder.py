@@ -18,8 +18,7 @@ from cubridge.driver.model.lift_judge import JudgedLift
 from cubridge.driver.outputs import REFERENCE
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.report import RULES, Report
-from cubridge.driver.sandbox.process import Sandbox
-from cubridge.driver.sandbox.texts import SandboxTools
+from cubridge.driver.sandbox.texts import tools_of
 from cubridge.engine.threads import one_thread
 from cubridge.frontend.reference.load import Reference
 from cubridge.ir.canonical import canonical
@@ -28,7 +27,6 @@ from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
-from cubridge.judge.tools import Here, Tools
 from cubridge.passes.own import all_passes
 from cubridge.passes.pipeline import parse_toml
 
@@ -143,8 +141,8 @@ def _said(
 
 
 def recheck(folder: Path) -> Report:
-    """Check the files of a folder again; a text that a model wrote in a child process. Errors: as `open_folder`."""
+    """Check the files of a folder again; a text that a user or a model wrote in a child process. Errors: as `open_folder`."""
     adapted = open_folder(folder)
-    with ThreadPoolExecutor(2) as pool, one_thread(), Sandbox() as sandbox:
-        tools: Tools = Here() if adapted.lowered_by == RULES else SandboxTools(sandbox)
-        return adapted.report(check_adapted(adapted, pool, tools))
+    by_rules = adapted.lowered_by == RULES
+    with ThreadPoolExecutor(2) as pool, one_thread():
+        return adapted.report(check_adapted(adapted, pool, tools_of(adapted.kernel, by_rules)))

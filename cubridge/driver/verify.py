@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.forms import in_form, lift_form, listed_forms, to_run
 from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.sandbox.texts import tools_of
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.spec import Shape
@@ -19,7 +20,7 @@ from cubridge.judge.plan import SMALL, emulator_cases, value_cases
 from cubridge.judge.proof.part import unproved
 from cubridge.judge.proof.prove import prove
 from cubridge.judge.runners import ValueRunner
-from cubridge.judge.tools import EMULATED_HEAD_DIM, emulate
+from cubridge.judge.tools import EMULATED_HEAD_DIM
 from cubridge.judge.well_formed import find_faults, verify_statically
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _emulated(chosen: ChosenKernel, dtype: str, kernel: Kernel, known: Attention
     dim = EMULATED_HEAD_DIM if EMULATED_HEAD_DIM in dims else dims[0]
     checker = Checker(known, dtype, approximations(kernel))
     with one_thread():
-        results = checker.run(emulate(chosen.text, dtype, dim), emulator_cases(known.spec, dim))
+        results = checker.run(tools_of(chosen).emulator(chosen.text, dtype, dim), emulator_cases(known.spec, dim))
     return tuple(
         Diagnostic(
             "CU844", f"{r.stage}: {_not_computed(known, r.shape, r.inputs)}: {r.detail.splitlines()[0]}", kernel.span

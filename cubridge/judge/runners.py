@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from cubridge.backend.launch.runtime import Launcher
     from cubridge.ir.nodes import Kernel
-    from cubridge.judge.attention import Captures
+    from cubridge.judge.attention import Captures, Outputs
     from cubridge.judge.problem import Problem
 
 
@@ -23,7 +23,7 @@ class Runner(Protocol):
     @property
     def stage(self) -> str: ...
 
-    def run(self, problem: Problem, lse: bool) -> tuple[Tensor, Tensor | None]: ...
+    def run(self, problem: Problem, lse: bool) -> Outputs: ...
 
 
 class Given(Protocol):
@@ -42,6 +42,26 @@ class Given(Protocol):
     def captures(self) -> Captures: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a launch reads, and nothing that is expected of it."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    captures: Captures
+
+    @staticmethod
+    def of(given: Given) -> Inputs:
+        return Inputs(given.q, given.k, given.v, given.captures)
+
+
+class TextRunner(Runner, Protocol):
+    """One of a text, which needs no problem."""
+
+    def run(self, problem: Given, lse: bool) -> Outputs: ...
+
+
 LAUNCH_CONSTANTS = {"SM_COUNT": 2, "L2_BYTES": 1 << 25}
 """What a machine gives host formulas, where no machine is there: few blocks, so that each gets several work tiles."""
 
@@ -53,7 +73,7 @@ class ValueRunner:
     kernel: Kernel
     stage: str = "value engine"
 
-    def run(self, problem: Problem, lse: bool) -> tuple[Tensor, Tensor | None]:
+    def run(self, problem: Problem, lse: bool) -> Outputs:
         from cubridge.engine.values.engine import run_values
         from cubridge.engine.values.launch import Launch
 
@@ -79,7 +99,7 @@ class LaunchRunner:
     stage: str
     runs: int = 1
 
-    def run(self, problem: Given, lse: bool) -> tuple[Tensor, Tensor | None]:
+    def run(self, problem: Given, lse: bool) -> Outputs:
         import torch
 
         device = self.launcher.device.torch_device

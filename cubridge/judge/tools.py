@@ -12,7 +12,7 @@ from cubridge.backend.ptx.machine import Schedule
 from cubridge.ir.types import DTYPES
 from cubridge.judge.findings import Compiled
 from cubridge.judge.readable import check_readable
-from cubridge.judge.runners import LaunchRunner, Runner
+from cubridge.judge.runners import LaunchRunner, TextRunner
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import KernelText
@@ -25,22 +25,34 @@ class Tools(Protocol):
 
     def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled: ...
 
-    def emulator(self, text: KernelText, dtype: str) -> Runner: ...
+    def emulator(
+        self,
+        text: KernelText,
+        dtype: str,
+        head_dim: int = EMULATED_HEAD_DIM,
+        schedules: tuple[Schedule, ...] = SCHEDULES,
+    ) -> TextRunner: ...
 
-    def gpu(self, text: KernelText) -> Runner: ...
+    def gpu(self, text: KernelText) -> TextRunner: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """In this process, for texts that the rules wrote."""
+    """In this process, for packaged texts and what rules change in them."""
 
     def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled:
         return compile_text(text, dtype, head_dim)
 
-    def emulator(self, text: KernelText, dtype: str) -> Runner:
-        return emulate(text, dtype)
+    def emulator(
+        self,
+        text: KernelText,
+        dtype: str,
+        head_dim: int = EMULATED_HEAD_DIM,
+        schedules: tuple[Schedule, ...] = SCHEDULES,
+    ) -> TextRunner:
+        return emulate(text, dtype, head_dim, schedules)
 
-    def gpu(self, text: KernelText) -> Runner:
+    def gpu(self, text: KernelText) -> TextRunner:
         return launch(text)
 
 
@@ -58,7 +70,6 @@ def emulate(
     text: KernelText,
     dtype: str,
     head_dim: int = EMULATED_HEAD_DIM,
-    *,
     schedules: tuple[Schedule, ...] = SCHEDULES,
 ) -> LaunchRunner:
     """The text on the emulator, compiled to PTX; `schedules`: one where order is not judged. Errors: CU804 before that; CU831,
@@ -68,6 +79,6 @@ def emulate(
     return LaunchRunner(launcher, "emulator")
 
 
-def launch(text: KernelText) -> Runner:
+def launch(text: KernelText) -> TextRunner:
     """The text on the GPU that torch uses. Errors: CU820, exit code 5, where there is none."""
     return LaunchRunner(Launcher(find_gpu(), text), "gpu", runs=2)

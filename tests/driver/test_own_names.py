@@ -12,6 +12,7 @@ from cubridge.cli import main
 from cubridge.driver.kernels import FOLDER
 from cubridge.frontend.cuda import register
 from cubridge.frontend.cuda.lemmas import TABLE
+from cubridge.judge import tools
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MACROS = {"HEAD_DIM": "DIM", "BLOCK_Q": "QUERIES", "BLOCK_KV": "KEYS", "WARPS": "WARP_COUNT", "STAGES": "SLOTS"}
@@ -61,7 +62,15 @@ def table(header: Path) -> str:
     return "".join(f"[[lemma]]{row}" for row in rows)
 
 
-def test_it_is_lifted_broken_and_adapted(kernel: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def refuse(*_: object) -> None:
+    raise AssertionError("a text of a user is compiled or run in this process")
+
+
+def test_it_is_lifted_broken_and_adapted(
+    kernel: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("compile", "emulator"):
+        monkeypatch.setattr(tools.Here, name, refuse)
     contract, rows = str(kernel.with_suffix(".toml")), str(kernel.with_suffix(".lemmas.toml"))
     assert main(["lift", str(kernel)]) == 1
     assert "is a row of kind `rows` in FILE.lemmas.toml" in capfd.readouterr().err

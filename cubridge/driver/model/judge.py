@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.model.checks import NUMBERS, check_key_sequence, find_blame, run_values
 from cubridge.driver.model.policy import Accept, check_proved, prove_target
-from cubridge.driver.sandbox.texts import inputs_of
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.printer import print_function
@@ -78,6 +77,13 @@ class ValueJudge:
         if part == "score" and not self.attention.spec.shift:
             why += " (if all differ by one constant, the weight may hold it instead)"
         return _in_region(kernel, _REGION_OF.get(part, part), f"{message}; {part}: {why}")
+
+
+def inputs_of(problem: Problem) -> Problem:
+    """A problem without what is expected of it, which a child process has no use for; whether LSE is wanted stays."""
+    nothing = problem.out.new_empty(0)
+    lse = None if problem.lse is None else nothing
+    return replace(problem, out=nothing, bound=nothing, lse_bound=nothing, lse=lse)
 
 
 def _size(case: Case) -> int:

@@ -107,7 +107,7 @@ class LiftJudge:
 
     def _check_text(self, text: KernelText) -> None:
         attention = full_attention()
-        runner = SandboxTools(self.jobs).emulator(text, self.dtype)
+        runner = SandboxTools(self.jobs, is_reply=True).emulator(text, self.dtype)
         cases = self.emulated or emulator_cases(attention.spec, EMULATED_HEAD_DIM)
         wrong = next((r for r in Checker(attention, self.dtype, {}).run(runner, cases) if not r.accepted), None)
         if wrong is not None:

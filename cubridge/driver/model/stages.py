@@ -42,7 +42,7 @@ class ModelStages:
 
     def __post_init__(self) -> None:
         self.sandbox = self.use.sandbox or Sandbox()
-        self.tools = SandboxTools(self.sandbox)
+        self.tools = SandboxTools(self.sandbox, is_reply=True)
 
     def __enter__(self) -> ModelStages:
         return self

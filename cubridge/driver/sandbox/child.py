@@ -44,7 +44,7 @@ def _outcome(table: Mapping[str, Callable[..., object]], job: Job) -> Outcome:
     except CuError as error:
         return Outcome(None, error.diagnostics or (_failed(error),), error.exit_code)
     except MemoryError:
-        message = "what the model wrote takes too much to judge: its process is out of memory"
+        message = "it takes too much to judge: its process is out of memory"
         return Outcome(None, (Diagnostic("CU721", message),))
     except Exception as error:
         return Outcome(None, (_failed(error),))
@@ -53,5 +53,5 @@ def _outcome(table: Mapping[str, Callable[..., object]], job: Job) -> Outcome:
 def _failed(error: Exception) -> Diagnostic:
     said = " ".join(str(error).split())[:300]
     if "allocate memory" in said:
-        return Diagnostic("CU721", "what the model wrote takes too much to judge: its process is out of memory")
-    return Diagnostic("CU722", f"what the model wrote cannot be judged: {type(error).__name__}: {said}")
+        return Diagnostic("CU721", "it takes too much to judge: its process is out of memory")
+    return Diagnostic("CU722", f"it cannot be judged: {type(error).__name__}: {said}")

@@ -1,4 +1,4 @@
-"""The program of a child process, and the one table of what it may be asked to do with what a model wrote."""
+"""The program of a child process, and the one table of what it may be asked to do with what a user or a model wrote."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A child process for what a model wrote: judged, compiled and run there, within limits of time and memory.
+"""A child process for what did not come with the package, a user's text or a model's: judged, compiled and run there, within limits
+of time and memory.
 
-The child is Python of our own; what it runs of a model's is CuIR in the engines, or CUDA text in a compiler, in the emulator's
+The child is Python of our own; what it runs of theirs is CuIR in the engines, or CUDA text in a compiler, in the emulator's
 program or on a GPU. It and all that it started is killed when its time is over, and a new one is started for the next job."""
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class Outcome:
 
 
 def _over(how: str) -> CuError:
-    return CuError(Diagnostic("CU721", f"what the model wrote takes too much to judge: {how}"))
+    return CuError(Diagnostic("CU721", f"it takes too much to judge: {how}"))
 
 
 def _how(child: subprocess.Popen[bytes]) -> str:

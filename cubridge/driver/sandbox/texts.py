@@ -1,25 +1,28 @@
-"""Texts that a model wrote, compiled and run in a child process."""
+"""Kernel texts that did not come with the package, compiled and run in a child process."""
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from cubridge.backend.gpu.device import find_gpu
+from cubridge.backend.ptx.device import SCHEDULES
+from cubridge.driver.kernels import PACKAGED
 from cubridge.driver.sandbox.process import Limits, RunsJobs, Sandbox
 from cubridge.ir.diagnostics import CuError
-from cubridge.judge.tools import compile_text, emulate, launch
+from cubridge.judge.runners import Inputs
+from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, compile_text, emulate, launch
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from cubridge.backend.launch.device import KernelText
+    from cubridge.backend.ptx.machine import Schedule
+    from cubridge.driver.kernels import ChosenKernel
+    from cubridge.judge.attention import Outputs
     from cubridge.judge.findings import Compiled
-    from cubridge.judge.problem import Problem
-    from cubridge.judge.runners import Runner
-
-    Outputs = tuple[Tensor, Tensor | None]
+    from cubridge.judge.runners import Given, TextRunner
+    from cubridge.judge.tools import Tools
 
 
 _OUT_OF_TIME = 6
@@ -28,63 +31,82 @@ _OUT_OF_TIME = 6
 
 @dataclass(frozen=True, slots=True)
 class SandboxRunner:
-    """A kernel in the child process, as one job for each problem."""
+    """A kernel in the child process, as one job for each launch."""
 
     stage: str
-    values: Callable[[Problem], Outputs]
+    launched: Callable[[Inputs, bool], Outputs]
 
-    def run(self, problem: Problem, lse: bool) -> Outputs:
-        out, statistics = self.values(inputs_of(problem))
-        return out, statistics if lse else None
+    def run(self, problem: Given, lse: bool) -> Outputs:
+        return self.launched(Inputs.of(problem), lse)
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxTools:
-    """`gpu_sandbox` has no limit of address space."""
+    """`gpu_sandbox` has no limit of address space. `is_reply`: what does not end is an answer that is refused like any other."""
 
     sandbox: RunsJobs
     gpu_sandbox: Sandbox = field(default_factory=lambda: Sandbox(Limits(bytes=None)))
+    is_reply: bool = False
 
     def compile(self, text: KernelText, dtype: str, head_dim: int) -> Compiled:
         return self.sandbox.run(compile_text, text, dtype, head_dim)
 
-    def emulator(self, text: KernelText, dtype: str) -> Runner:
-        self.sandbox.run(build, text, dtype)
-        return SandboxRunner("emulator", lambda problem: self.sandbox.run(run_emulated, text, dtype, problem))
+    def emulator(
+        self,
+        text: KernelText,
+        dtype: str,
+        head_dim: int = EMULATED_HEAD_DIM,
+        schedules: tuple[Schedule, ...] = SCHEDULES,
+    ) -> TextRunner:
+        form = text, dtype, head_dim, schedules
+        self.sandbox.run(build, *form)
+        return SandboxRunner("emulator", lambda inputs, lse: self._emulated(*form, inputs, lse))
 
-    def gpu(self, text: KernelText) -> Runner:
+    def _emulated(
+        self, text: KernelText, dtype: str, head_dim: int, schedules: tuple[Schedule, ...], inputs: Inputs, lse: bool
+    ) -> Outputs:
+        try:
+            return self.sandbox.run(run_emulated, text, dtype, head_dim, schedules, inputs, lse)
+        except CuError as error:
+            if self.is_reply and error.exit_code == _OUT_OF_TIME:
+                raise CuError(*error.diagnostics) from error
+            raise
+
+    def gpu(self, text: KernelText) -> TextRunner:
         find_gpu()
-        return SandboxRunner("gpu", lambda problem: self.gpu_sandbox.run(run_launched, text, problem))
+        return SandboxRunner("gpu", lambda inputs, lse: self.gpu_sandbox.run(run_launched, text, inputs, lse))
 
     def close(self) -> None:
         self.gpu_sandbox.close()
 
 
-def inputs_of(problem: Problem) -> Problem:
-    """A problem without what is expected of it, which a child process has no use for; whether LSE is wanted stays."""
-    nothing = problem.out.new_empty(0)
-    lse = None if problem.lse is None else nothing
-    return replace(problem, out=nothing, bound=nothing, lse_bound=nothing, lse=lse)
+_SANDBOX: Final = Sandbox()
+_OWN: Final = SandboxTools(_SANDBOX)
+"""For texts of users: children that live until this process ends, since a start takes seconds."""
+for _close in (_SANDBOX.close, _OWN.close):
+    atexit.register(_close)
+
+
+def tools_of(kernel: ChosenKernel, is_by_rules: bool = True) -> Tools:
+    """For `kernel` and texts made of it: this process, if it came with the package and rules made them; else a child."""
+    return Here() if kernel.name in PACKAGED and is_by_rules else _OWN
 
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def build(text: KernelText, dtype: str) -> None:
-    """For the emulator. Errors: CU830 (exit code 5) without a C++ compiler, CU831."""
-    emulate(text, dtype)
+def build(text: KernelText, dtype: str, head_dim: int, schedules: tuple[Schedule, ...]) -> None:
+    """For the emulator. Errors: as `emulate`."""
+    emulate(text, dtype, head_dim, schedules)
 
 
-def run_emulated(text: KernelText, dtype: str, problem: Problem) -> Outputs:
-    """(out, lse). Errors: CU83x; one that does not end is refused like any other."""
-    try:
-        return emulate(text, dtype).run(problem, lse=problem.lse is not None)
-    except CuError as error:
-        raise CuError(
-            *error.diagnostics, exit_code=1 if error.exit_code == _OUT_OF_TIME else error.exit_code
-        ) from error
+def run_emulated(
+    text: KernelText, dtype: str, head_dim: int, schedules: tuple[Schedule, ...], inputs: Inputs, lse: bool
+) -> Outputs:
+    """(out, lse). Errors: CU83x; exit code 6 for one that does not end."""
+    return emulate(text, dtype, head_dim, schedules).run(inputs, lse)
 
 
-def run_launched(text: KernelText, problem: Problem) -> Outputs:
+def run_launched(text: KernelText, inputs: Inputs, lse: bool) -> Outputs:
     """(out, lse) on the GPU. Errors: CU82x."""
-    return launch(text).run(problem, lse=problem.lse is not None)
+    return launch(text).run(inputs, lse)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from cubridge.backend.text.patch import apply_edits
 from cubridge.driver.lift import lift_kernel
@@ -15,14 +14,15 @@ from cubridge.frontend.cuda.text import ParsedText, folder_headers, read_unit
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import SourceFile
 from cubridge.judge.faults.edits import Unsayable, fault_edits
-from cubridge.judge.tools import emulate
+from cubridge.judge.runners import Inputs
 
 if TYPE_CHECKING:
     from cubridge.driver.kernels import ChosenKernel
     from cubridge.ir.nodes import Kernel
-    from cubridge.judge.attention import Captures, Outputs
+    from cubridge.judge.attention import Outputs
     from cubridge.judge.faults.catalog import Fault
     from cubridge.judge.faults.verdicts import Trial
+    from cubridge.judge.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +56,30 @@ class FaultTexts:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
-    """Of one launch; `lse`: does it want the log-sum-exp?"""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    lse: bool
-    captures: Captures = field(default_factory=dict[str, Tensor])
-
-
-@dataclass(frozen=True, slots=True)
 class FaultEmulator:
     """`expected`: launches, each with the bits that the kernel itself gives on the emulator."""
 
+    tools: Tools
     texts: FaultTexts
     expected: tuple[tuple[Inputs, Outputs], ...]
 
     @staticmethod
-    def of(texts: FaultTexts, trials: Sequence[Trial]) -> FaultEmulator:
+    def of(tools: Tools, texts: FaultTexts, trials: Sequence[Trial]) -> FaultEmulator:
         """Runs the kernel itself in the trials that launch anything.
-        Errors: CU83x, what the emulator says of the kernel; of them CU830, exit code 5: there is no C++ compiler."""
-        inputs = [Inputs(*t.inputs, lse=t.launch.want_lse) for t in trials if 0 not in t.launch.shape.sizes().values()]
-        runner = emulate(texts.kernel.text, texts.dtype, texts.head_dim)
-        return FaultEmulator(texts, tuple((i, runner.run(i, i.lse)) for i in inputs))
+        Errors: CU83x, what the emulator says of the kernel; of them CU830, exit code 5: there is no emulator."""
+        runner = tools.emulator(texts.kernel.text, texts.dtype, texts.head_dim)
+        given = [(Inputs(*t.inputs, {}), t) for t in trials if 0 not in t.launch.shape.sizes().values()]
+        return FaultEmulator(tools, texts, tuple((i, runner.run(i, t.launch.want_lse)) for i, t in given))
 
     def find(self, fault: Fault) -> Diagnostic | None:
         """What the emulator has against the text with `fault` in it, from its compilation to its outputs; None if all of them
         are those of the kernel itself, bit by bit. Raises Unsayable."""
         text = self.texts.kernel.with_text(self.texts.write(fault))
         try:
-            runner = emulate(text, self.texts.dtype, self.texts.head_dim)
-            return next(filter(None, (_difference(runner.run(i, i.lse), e, i) for i, e in self.expected)), None)
+            runner = self.tools.emulator(text, self.texts.dtype, self.texts.head_dim)
+            return next(
+                filter(None, (_difference(runner.run(i, e[1] is not None), e, i) for i, e in self.expected)), None
+            )
         except CuError as error:
             if error.exit_code == 5:
                 raise

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
+from cubridge.driver.sandbox.texts import tools_of
 from cubridge.driver.suites.fault_emulator import FaultEmulator, FaultTexts
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import NOWHERE
@@ -17,6 +18,9 @@ from cubridge.judge.faults.catalog import enumerate_faults
 from cubridge.judge.faults.edits import Unsayable
 from cubridge.judge.faults.verdicts import Judgement, Trial, Verdict, judge_fault, make_judge
 from cubridge.judge.runners import LAUNCH_CONSTANTS
+
+if TYPE_CHECKING:
+    from cubridge.judge.tools import Tools
 
 EMULATOR: Final = "emulator"
 SAME_OUTPUTS: Final = "same outputs"
@@ -112,9 +116,10 @@ def fault_table(kernel: str, dtype: str, head_dim: int, progress: Callable[[str]
     chosen = choose_kernel(kernel)
     lifted = lift_kernel(chosen, dtype, head_dim).kernel
     judge = make_judge(lifted, dict(LAUNCH_CONSTANTS))
-    emulator = find_emulator(FaultTexts.of(chosen, dtype, head_dim, lifted), judge.trials, progress)
     faults = list(enumerate_faults(lifted))[::step]
     judgements: list[Judgement] = []
+    texts = FaultTexts.of(chosen, dtype, head_dim, lifted)
+    emulator = find_emulator(tools_of(chosen), texts, judge.trials, progress)
     for fault in faults:
         judgements.append(ask_emulator(judge_fault(judge, fault), emulator))
         if len(judgements) % _EVERY == 0:
@@ -122,10 +127,12 @@ def fault_table(kernel: str, dtype: str, head_dim: int, progress: Callable[[str]
     return FaultTable(kernel, tuple(judgements))
 
 
-def find_emulator(texts: FaultTexts, trials: Sequence[Trial], progress: Callable[[str], None]) -> FaultEmulator | str:
+def find_emulator(
+    tools: Tools, texts: FaultTexts, trials: Sequence[Trial], progress: Callable[[str], None]
+) -> FaultEmulator | str:
     """The emulator, or why there is none here. Errors: what it says of the kernel itself."""
     try:
-        return FaultEmulator.of(texts, trials)
+        return FaultEmulator.of(tools, texts, trials)
     except CuError as error:
         if error.exit_code != 5:
             raise

@@ -10,6 +10,7 @@ from cubridge.driver.model.lower import helper_signatures, lower_system
 from cubridge.driver.model.policy import Accept
 from cubridge.driver.model.region_editor import RegionEditor
 from cubridge.driver.sandbox import texts
+from cubridge.driver.sandbox.process import InProcess
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.llm.tools import read_calls
 from tests.driver.model.lowering_replies import chosen, edit, edits, lower, patched, region_lines, text_judge, tool
@@ -188,16 +189,20 @@ def test_text_that_lifting_cannot_read_has_no_numbers_of_its_own() -> None:
     assert faults(right_range() + edit("mask", special) + tool("finish"), Accept.RUNS) == ["CU717"]
 
 
-def test_an_endless_run_ends_its_reply_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("is_reply", "exit_code"), [(True, 1), (False, 6)])
+def test_an_endless_run_ends_its_reply_alone(is_reply: bool, exit_code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply is refused with an exit code below that of a tool that is out of time, which ends an adaptation."""
 
-    def endless(*_: object) -> None:
-        raise CuError(Diagnostic("CU837", "emulator: the kernel does not end"), exit_code=6)
+    class Endless:
+        def run(self, *_: object) -> None:
+            raise CuError(Diagnostic("CU837", "emulator: the kernel does not end"), exit_code=6)
 
-    monkeypatch.setattr(texts, "emulate", endless)
+    monkeypatch.setattr(texts, "emulate", lambda *_: Endless())
+    problem = text_judge("prefix_lm").values._problems(lifted().kernel)[0]  # pyright: ignore
+    runner = texts.SandboxTools(InProcess(), is_reply=is_reply).emulator(chosen().text, "bf16")
     with pytest.raises(CuError, match="does not end") as caught:
-        texts.run_emulated(chosen().text, "bf16", text_judge("prefix_lm").values._problems(lifted().kernel)[0])  # pyright: ignore
-    assert caught.value.exit_code < 5
+        runner.run(problem, lse=False)
+    assert caught.value.exit_code == exit_code
 
 
 def test_no_tool_compiles_or_runs_it() -> None:

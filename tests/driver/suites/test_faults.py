@@ -11,14 +11,15 @@ import torch
 
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
-from cubridge.driver.suites import fault_emulator
 from cubridge.driver.suites.fault_emulator import FaultEmulator, FaultTexts
 from cubridge.driver.suites.faults import EMULATOR, SAME_OUTPUTS, FaultTable, ask_emulator, fault_table, find_emulator
 from cubridge.engine.values.launch import Launch
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.spec import Shape
+from cubridge.judge import tools
 from cubridge.judge.faults.catalog import Fault, enumerate_faults
 from cubridge.judge.faults.verdicts import Judgement, Slope, Trial, Verdict, sloped_inputs
+from cubridge.judge.tools import Here
 
 SHAPE = Shape(1, 2, 1, 130, 191, 64)
 
@@ -29,7 +30,7 @@ def emulator() -> FaultEmulator:
     chosen = choose_kernel("sm80")
     texts = FaultTexts.of(chosen, "bf16", 64, lift_kernel(chosen, "bf16", 64).kernel)
     inputs = sloped_inputs(SHAPE, 64, torch.bfloat16, Slope.FALLING)
-    return FaultEmulator.of(texts, [Trial(Launch(SHAPE), inputs, inputs[0], None)])
+    return FaultEmulator.of(Here(), texts, [Trial(Launch(SHAPE), inputs, inputs[0], None)])
 
 
 def fault(name: str) -> Fault:
@@ -108,22 +109,22 @@ def test_a_text_that_does_not_compile_is_caught(monkeypatch: pytest.MonkeyPatch)
         raise CuError(Diagnostic("CU831", "no such conversion"))
 
     own = emulator()
-    monkeypatch.setattr(fault_emulator, "emulate", refuse)
+    monkeypatch.setattr(tools, "emulate", refuse)
     found = own.find(fault("delete: block_sync()"))
     assert found is not None and found.code == "CU831"
 
 
-def test_without_a_compiler_survivors_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_emulator_survivors_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
-        raise CuError(Diagnostic("CU830", "no C++ compiler is found"), exit_code=5)
+        raise CuError(Diagnostic("CU830", "no library is found"), exit_code=5)
 
     own, said = emulator(), list[str]()
-    monkeypatch.setattr(fault_emulator, "emulate", missing)
+    monkeypatch.setattr(tools, "emulate", missing)
     with pytest.raises(CuError):
         own.find(fault("delete: block_sync()"))
-    reason = find_emulator(own.texts, (), said.append)
-    assert said == ["without the emulator: no C++ compiler is found"]
+    reason = find_emulator(Here(), own.texts, (), said.append)
+    assert said == ["without the emulator: no library is found"]
     survivor = Judgement(fault("count - 1: wait_group(0)"), Verdict.EQUIVALENT, reason="event graphs and values equal")
     judgement = ask_emulator(survivor, reason)
-    assert judgement.emulator == "not asked: no C++ compiler is found"
+    assert judgement.emulator == "not asked: no library is found"
     assert replace(judgement, emulator="") == survivor
