@@ -167,7 +167,10 @@ _FORMS: Final[dict[object, _Form]] = {
         "expressions, separated by commas", _expressions, lambda parts: ", ".join(print_expr(p) for p in parts)
     ),
     tuple[RowTerm, ...]: _Form(
-        "row reductions, separated by semicolons", _rows, lambda rows: "; ".join(_print_row(r) for r in rows)
+        "`name = sum of expression`, with `max` or `min` for `sum`, and ` over condition` for fewer keys; several are separated by "
+        "semicolons",
+        _rows,
+        lambda rows: "; ".join(_print_row(r) for r in rows),
     ),
 }
 

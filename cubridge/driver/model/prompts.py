@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Final, get_type_hints
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from cubridge.ir.nodes import Expr
 from cubridge.ir.printer import to_text
 from cubridge.llm.prompt import fill, numbered, template
 from cubridge.llm.reply import fenced
-from cubridge.passes.options import RowTerm, Word
+from cubridge.passes.options import defaults, kinds
 from cubridge.passes.registry import PASSES
 
 if TYPE_CHECKING:
@@ -33,17 +32,6 @@ class Attempt:
 
 # ---- passes ----------------------------------------------------------------------------------------------------------
 
-_KINDS: Final[dict[object, str]] = {
-    Word: "a word",
-    Expr: "an expression",
-    Expr | None: "an expression",
-    tuple[Expr, ...]: "expressions, separated by commas",
-    tuple[
-        RowTerm, ...
-    ]: "`name = sum of expression`, with `max` or `min` for `sum`, and ` over condition` for fewer keys; "
-    "several are separated by semicolons",
-}
-
 
 def pass_catalogue() -> str:
     """Every pass with its docstring and options."""
@@ -51,10 +39,10 @@ def pass_catalogue() -> str:
 
 
 def _entry(name: str, cls: type[Pass]) -> str:
-    hints = get_type_hints(cls)
+    may_be_left_out = defaults(cls)
     options = [
-        f"- option `{f.name}`{'' if f.default is MISSING else ' (may be left out)'}: {_KINDS[hints[f.name]]}"
-        for f in fields(cls)
+        f"- option `{option}`{' (may be left out)' if option in may_be_left_out else ''}: {kind}"
+        for option, kind in kinds(cls).items()
     ]
     return "\n".join((f"## {name}", "", fenced("text", inspect.getdoc(cls) or ""), *options))
 

@@ -80,7 +80,7 @@ def _fold(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return folded
 
 
-_TENSORS: Final[dict[str, Callable[..., Tensor]]] = {
+TENSORS: Final[dict[str, Callable[..., Tensor]]] = {
     "//": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "&": torch.bitwise_and,
     "imin": _fold(torch.minimum), "imax": _fold(torch.maximum), "min": _fold(torch.minimum), "max": _fold(torch.maximum),
@@ -101,6 +101,7 @@ _TENSORS: Final[dict[str, Callable[..., Tensor]]] = {
     "erf": torch.erf, "abs": torch.abs, "sign": torch.sign, "floor": torch.floor, "ceil": torch.ceil,
     "truncate": torch.trunc, "round": torch.round,
 }  # fmt: skip
+"""Operations of terms, on tensors."""
 
 
 CPU: Final = torch.device("cpu")
@@ -153,7 +154,7 @@ class TensorEvaluator:
             case Load():
                 return self._load(term, [value(x) for x in term.indices])
             case Apply():
-                return _TENSORS[term.op](*map(value, term.args))
+                return TENSORS[term.op](*map(value, term.args))
             case Reduce():
                 return self._reduce(term, scope, extents)
             case Symbol():

@@ -6,8 +6,11 @@ import math
 import random
 
 import pytest
+import torch
 
+from cubridge.frontend.reference.algebra.functions import UNARY
 from cubridge.frontend.reference.algebra.terms import new_arena
+from cubridge.frontend.reference.evaluate import TENSORS
 from tests.frontend.reference.term_fuzz import Maker, Pair, environments, evaluate
 
 DRAWS = 40
@@ -33,3 +36,10 @@ def test_normal_forms_keep_the_value(kind: str) -> None:
     for _ in range(DRAWS):
         with new_arena():
             check(make())
+
+
+def test_each_function_has_its_values_before_the_launch() -> None:
+    """A reference that computes a capture by it may be the first to ask."""
+    x = torch.tensor([-1.5, -0.5, 0.25, 2.0], dtype=torch.float64)
+    for name, at_numbers in UNARY.items():
+        assert TENSORS[name](x).tolist() == pytest.approx([at_numbers(float(v)) for v in x]), name
