@@ -17,7 +17,7 @@ setup: $(READY)
 $(READY): pyproject.toml setup.py $(wildcard cubridge/backend/ptx/native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install -q torch==2.13.0
-	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test,check]"
+	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test,browser,check]"
 	touch $(READY)
 
 demo: $(READY)

@@ -192,6 +192,48 @@ def _explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grad", action="store_true", help="and its gradient: what is saved and what backward kernels compute"
     )
+    parser.add_argument("--mask", action="store_true", help="and its mask as a picture, a sign a tile")
+    parser.add_argument(
+        "--tile", type=_tile, metavar="ROWS,KEYS", help="of a sign of the picture (default: what a line holds)"
+    )
+
+
+def _tile(text: str) -> tuple[int, ...]:
+    numbers = _numbers(text)
+    if len(numbers) != 2 or 0 in numbers:
+        raise argparse.ArgumentTypeError(f"`{text}` is not ROWS,KEYS")
+    return numbers
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(p.strip().isdecimal() for p in parts):
+        raise argparse.ArgumentTypeError(f"`{text}` is not whole numbers with commas between them")
+    return tuple(int(p) for p in parts)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    numbers = _numbers(text)
+    if len(numbers) > _MOST_WORK or max(numbers) > _MOST_KEYS:
+        raise argparse.ArgumentTypeError(f"`{text}`: at most {_MOST_WORK} work tiles of at most {_MOST_KEYS} key tiles")
+    return numbers
+
+
+_MOST_WORK, _MOST_KEYS = 8, 32
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=_path, metavar="DIR", help="output folder of `cuirc adapt`")
+    parser.add_argument("-o", "--output", type=_path, metavar="FILE.html", help="default: report.html in the folder")
+
+
+def _graph(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar=_KERNEL, help="`-` reads CuIR from stdin")
+    _instance(parser)
+    parser.add_argument("--format", choices=("dot", "svg"), help="default: by the name of the output, else dot")
+    help_ = "key tiles of each work tile of the block that is looked at (default: 4,3)"
+    parser.add_argument("--counts", type=_counts, default=(4, 3), metavar="N,..", help=help_)
+    _output(parser)
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
@@ -297,6 +339,8 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], Add]] = {
     "run": (commands.run, _run),
     "check": (commands.check, _check),
     "bench": (commands.bench, _bench),
+    "show": (commands.show_folder, _show),
+    "graph": (commands.graph, _graph),
     "faults": (commands.faults, _faults),
     "doctor": (commands.doctor, _doctor),
     "evaluate": (commands.evaluate, _evaluate),

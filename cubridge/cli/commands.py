@@ -27,8 +27,8 @@ DIFFERS = 3
 def adapt(options: Namespace) -> int:
     """Change an expert kernel so that it computes a reference: all stages and checks.
 
-    Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md and timings.json, all or
-    none; report.json, report.md and timings.json alone where a check rejects the kernel. Where a model takes part,
+    Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md, view.json (what `cuirc show`
+    makes a page of) and timings.json, all or none; the last four alone where a check rejects the kernel. Where a model takes part,
     transcript.jsonl and its answers besides, and a run that broke off goes on from these."""
     from cubridge.driver.outputs import FILES
 
@@ -60,7 +60,36 @@ def explain(options: Namespace) -> int:
     """Say what attention a reference computes, and what is assumed, required and refused."""
     from cubridge.driver.reference import read_reference
 
-    show(read_reference(options.reference, options.function, options.shape).explain(options.grad))
+    reference = read_reference(options.reference, options.function, options.shape)
+    text = reference.explain(options.grad)
+    if options.mask or options.tile is not None:
+        from cubridge.driver.view.graphs import mask_picture
+
+        text += "\n" + mask_picture(reference, options.shape, options.tile)
+    show(text)
+    return 0
+
+
+def show_folder(options: Namespace) -> int:
+    """Make a page of what `cuirc adapt` wrote: one HTML file that needs no other and no network.
+
+    It is made of view.json, and of bench.json where `cuirc bench` wrote that; nothing in the folder is run."""
+    from cubridge.driver.outputs import PAGE
+    from cubridge.driver.view.pages import folder_page
+
+    path = options.output or options.folder / PAGE
+    write_output(folder_page(options.folder), path)
+    say(options)(str(path))
+    return 0
+
+
+def graph(options: Namespace) -> int:
+    """Write the events of a kernel and what waits for what: as DOT, or as SVG where the output's name ends so."""
+    from cubridge.driver.view.graphs import graph_text
+
+    output = options.output
+    as_svg = options.format == "svg" if options.format else output is not None and output.suffix == ".svg"
+    write_output(graph_text(read_kernel(options.file, options), options.counts, as_svg), output)
     return 0
 
 
@@ -168,10 +197,10 @@ def check(options: Namespace) -> int:
 
 
 def bench(options: Namespace) -> int:
-    """Time an adapted kernel beside its peers, on a GPU."""
+    """Time an adapted kernel beside its peers, on a GPU, and keep the times in its folder for `cuirc show`."""
     from cubridge.driver.suites.bench import bench_folder
 
-    show(bench_folder(options.folder, options.peers.split(","), options.shape))
+    show(bench_folder(options.folder, options.peers.split(","), options.shape).to_text())
     return 0
 
 

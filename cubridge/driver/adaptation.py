@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 from cubridge.backend.launch.operator import AttentionOperator
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.compiled import compile_for
-from cubridge.driver.outputs import FILES, REFERENCE
+from cubridge.driver.outputs import FILES, PAGE, REFERENCE, VIEW
 from cubridge.driver.report import Report, to_markdown
+from cubridge.driver.view.collect import view_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.files import replace_files
+from cubridge.ir.files import replace_file, replace_files
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import to_text
 from cubridge.passes.pipeline import Pipeline
+from cubridge.show.page import framed, page
+from cubridge.show.view import View, view_json
 
 if TYPE_CHECKING:
     from cubridge.ir.gradient import GradientSpec
@@ -71,13 +74,28 @@ class Adaptation:
             raise CuError(Diagnostic("CU844", message), exit_code=3)
         return compile_for(self.adapted, device)
 
+    def view(self) -> View:
+        """What its page shows."""
+        return view_of(self.adapted, self.report)
+
+    def show(self, file: Path | str = PAGE) -> Path:
+        """Write the page of this adaptation, one HTML file that needs no other and no network; where it is. Errors: OSError."""
+        path = Path(file)
+        replace_file(path, page(self.view()).encode())
+        return path
+
+    def _repr_html_(self) -> str:
+        """The page, for notebooks."""
+        return framed(page(self.view()))
+
     def files(self) -> dict[str, bytes]:
         """What `cuirc adapt` writes, by name; all but timings.json are the same for the same input. Of a kernel that a check
-        rejects, the report alone."""
+        rejects, the report and its view alone."""
         report = {
             "report.json": json.dumps(self.report.to_json(), indent=1) + "\n",
             "report.md": to_markdown(self.report),
             "timings.json": json.dumps(self.seconds, indent=1) + "\n",
+            VIEW: view_json(self.view()).decode(),
         }
         if not self.report.accepted:
             return {name: text.encode() for name, text in report.items()}

@@ -82,6 +82,12 @@ class Report:
         tested = [p.name for p in unproved(self.parts)]
         return f"proved but for {', '.join(tested)}" if tested else "proved"
 
+    @property
+    def authors(self) -> tuple[str, ...]:
+        """Who wrote what, where it was not the rules."""
+        wrote = (("The target was proposed", self.proposer), ("The text was written", self.lowered_by))
+        return tuple(f"{what} by {author}." for what, author in wrote if author != RULES)
+
     def __str__(self) -> str:
         return summary(self)
 
@@ -90,7 +96,14 @@ class Report:
         return to_markdown(self)
 
     def to_json(self) -> dict[str, object]:
-        return {**asdict(self), "verdict": str(self.verdict), "accepted": self.accepted, "basis": self.basis}
+        cases = [{n: v for n, v in asdict(c).items() if n != "rows"} for c in self.cases]  # rows are in the view
+        return {
+            **asdict(self),
+            "cases": cases,
+            "verdict": str(self.verdict),
+            "accepted": self.accepted,
+            "basis": self.basis,
+        }
 
 
 def to_markdown(report: Report) -> str:
@@ -102,7 +115,7 @@ def to_markdown(report: Report) -> str:
         _bullets(_found_lines(report.found)),
         "## Changed",
         _changed_line(report.changed),
-        *_authors(report),
+        *report.authors,
         f"```\n{report.pipeline}\n```",
         "## Checked",
         _table(
@@ -133,7 +146,7 @@ def summary(report: Report) -> str:
     by_stage = {c.stage: [d for d in report.cases if d.stage == c.stage] for c in report.cases}
     lines = [f"{report.reference} -> {report.kernel} ({report.arch}, {report.dtype}): {_verdict(report)}", "found"]
     lines += [f"  {line}" for line in _found_lines(report.found)]
-    lines += ["changed", f"  {_changed_line(report.changed)}", *(f"  {line}" for line in _authors(report)), "checked"]
+    lines += ["changed", f"  {_changed_line(report.changed)}", *(f"  {line}" for line in report.authors), "checked"]
     for stage, cases in by_stage.items():
         lines.append(f"  {stage}: {_stage_line(cases)}")
         lines += [f"    at {c.shape}, {c.inputs}: {c.detail}" for c in cases if not c.accepted][:1]
@@ -156,12 +169,6 @@ def _proof_lines(report: Report) -> list[str]:
     names = ", ".join(p.name for p in report.parts if p.proved)
     others = (f"{p.name}: {p.said(report.points)}" for p in unproved(report.parts))
     return [f"proved for all sizes: {names or 'nothing'}", *others]
-
-
-def _authors(report: Report) -> list[str]:
-    """Who wrote what, where it was not the rules."""
-    wrote = (("The target was proposed", report.proposer), ("The text was written", report.lowered_by))
-    return [f"{what} by {author}." for what, author in wrote if author != RULES]
 
 
 def _verdict(report: Report) -> str:

@@ -33,13 +33,15 @@ FILL = -1e6
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`worst`: the largest error over its bound; accepted at most 1. `where`: (b, h, i, e) of it, `value` and `expected` there."""
+    """`worst`: the largest error over its bound; accepted at most 1. `where`: (b, h, i, e) of it, `value` and `expected` there.
+    `rows`: the largest of each query row i."""
 
     worst: float
     where: tuple[int, ...]
     value: float
     expected: float
     lse_error: float | None = None
+    rows: tuple[float, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -104,4 +106,5 @@ def judge(got: Tensor, expected: Tensor, bound: Tensor) -> Judgement:
         return Judgement(0.0, (), 0.0, 0.0)
     flat = int(ratio.argmax())
     where = tuple(int(x) for x in torch.unravel_index(torch.tensor(flat), ratio.shape))
-    return Judgement(float(ratio.flatten()[flat]), where, float(got[where]), float(expected[where]))
+    rows = tuple(ratio.transpose(0, 2).flatten(1).amax(1).tolist()) if ratio.dim() > 2 else ()
+    return Judgement(float(ratio.flatten()[flat]), where, float(got[where]), float(expected[where]), rows=rows)

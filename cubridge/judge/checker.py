@@ -94,6 +94,7 @@ class Checker:
             detail,
             judgement.lse_error,
             problem.reference,
+            judgement.rows,
         )
 
     def wrong_specs(self, cases: Iterable[Case]) -> Iterator[tuple[str, AttentionSpec, Problem]]:

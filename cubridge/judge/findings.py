@@ -21,7 +21,8 @@ class Verdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CaseResult:
     """One run against the oracle. `worst`: largest error over its bound, at most 1 where accepted; `reference`: the same of
-    the user's own half-precision reference, for comparison, never a tolerance."""
+    the user's own half-precision reference, for comparison, never a tolerance. `rows`: the largest error over its bound of each
+    query row, over all batches and heads; () where the run broke off."""
 
     stage: str
     shape: str
@@ -31,6 +32,7 @@ class CaseResult:
     detail: str = ""
     lse: float | None = None
     reference: float | None = None
+    rows: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

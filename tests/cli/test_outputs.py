@@ -33,6 +33,7 @@ def attention(q, k, v):
 FILES = {
     "adapted_reference.py",
     "kernel.cu", "kernel.patch", "source.cuir", "target.cuir", "pipeline.toml", "report.json", "report.md", "timings.json",
+    "view.json",
 }  # fmt: skip
 
 
@@ -178,6 +179,18 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest
     assert first.keys() == second.keys() == FILES
     assert {name for name in FILES if first[name] != second[name]} <= {"timings.json"}
     _check_again(tmp_path / "first")
+    _show(tmp_path / "first")
+
+
+def _show(folder: Path) -> None:
+    """The page is made of data alone: what lies in the folder is not run."""
+    (folder / "adapted_reference.py").write_text("raise SystemExit('run')", encoding="utf-8")
+    ended = cuirc("show", folder)
+    assert (ended.code, ended.err) == (0, f"{folder / 'report.html'}\n")
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert all(said in text for said in ("tril()", "wrong on purpose", "critical path"))
+    assert cuirc("show", folder, "-o", folder / "other.html").code == 0
+    assert (folder / "other.html").read_text(encoding="utf-8") == text
 
 
 def test_of_a_rejected_kernel_the_report_alone_is_written(tmp_path: Path) -> None:
@@ -192,7 +205,9 @@ def test_of_a_rejected_kernel_the_report_alone_is_written(tmp_path: Path) -> Non
     adapted = adapt_unchecked(reference, shape=Shape(1, 2, 1, 130, 70, 64))
     report = adapted.report(Findings((), (), (), Verdict.INTERPRETED, ()))
     Adaptation(adapted, report, {}).write(folder)
-    assert {p.name for p in folder.iterdir()} == {"report.json", "report.md", "timings.json", "notes.txt"}
+    assert {p.name for p in folder.iterdir()} == {"report.json", "report.md", "timings.json", "view.json", "notes.txt"}
+    (folder / "view.json").unlink()
+    fails(["show", folder], "CU842", 1)
     assert "REJECTED" in (folder / "report.md").read_text(encoding="utf-8")
     assert precious.read_text(encoding="utf-8") == "as before"
     assert "rejects the kernel" in fails(["check", folder], "CU842", 1).err

@@ -15,10 +15,13 @@ from cubridge.backend.gpu.timing import Clock, Timing, cuda_clock, interleave
 from cubridge.backend.launch.captured import on_device
 from cubridge.backend.launch.runtime import Launcher
 from cubridge.driver.folder import open_folder
+from cubridge.driver.outputs import BENCH
 from cubridge.driver.suites.peers import PEERS, Inputs, flex, flops, sdpa
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.files import replace_file
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import Shape
+from cubridge.show.view import Speed, Timed, view_json
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import Device, KernelText
@@ -52,15 +55,28 @@ class Measured:
             )
         return "\n".join(lines)
 
+    def to_view(self, device: str) -> Speed:
+        """As a page shows it."""
+        timed = (
+            Timed(name, t.median, t.least, t.most, self.flops / t.median / 1e9, None)
+            if t.fault is None
+            else Timed(name, 0.0, 0.0, 0.0, 0.0, t.fault)
+            for name, t in self.timings.items()
+        )
+        return Speed(device, str(self.shape), tuple(timed))
 
-def bench_folder(folder: Path, peers: Sequence[str], shape: Shape | None) -> str:
-    """What `cuirc bench` prints for an output folder of `cuirc adapt`. Errors: CU820 without a GPU; as `open_folder`."""
+
+def bench_folder(folder: Path, peers: Sequence[str], shape: Shape | None) -> Measured:
+    """The times of an output folder of `cuirc adapt`, kept in it for its page. Errors: CU820 without a GPU; as `open_folder`."""
     device = find_gpu()
     adapted = open_folder(folder)
     spec = adapted.reference.attention.spec
     fitting = fitting_shapes(spec, [replace(LONG_SHAPE, D=adapted.shape.D), adapted.shape])
     wanted = shape or fitting[0]
-    return bench(adapted.reference.attention, adapted.text, adapted.dtype, wanted, peers, device).to_text()
+    measured = bench(adapted.reference.attention, adapted.text, adapted.dtype, wanted, peers, device)
+    speed = measured.to_view(torch.cuda.get_device_name(device.torch_device))
+    replace_file(folder / BENCH, view_json(speed))
+    return measured
 
 
 def time_folder(folder: Path, shape: Shape) -> float:

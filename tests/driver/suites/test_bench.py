@@ -14,6 +14,7 @@ from cubridge.driver.suites.bench import bench, bench_folder
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Shape
 from cubridge.judge.attention import Attention
+from cubridge.show.view import read_speed, view_json
 from tests.support.specs import softmax_spec
 
 SHAPE = Shape(1, 2, 1, 65, 130, 64)
@@ -42,6 +43,9 @@ def test_a_table_of_what_was_timed() -> None:
     assert measured.flops == 4 * 2 * 65 * 130 * 64
     head, *lines = measured.to_text().splitlines()
     assert str(SHAPE) in head and len(lines) == 2 and all("4.000 ms" in line for line in lines)
+    speed = measured.to_view("emulator")
+    assert read_speed("bench.json", view_json(speed)) == speed
+    assert f"{speed.timed[0].tflops:.0f} TFLOP/s" in lines[0]
 
 
 def test_an_unknown_peer_is_refused() -> None:
