@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cubridge.driver.adapt import adapt
     from cubridge.driver.adaptation import Adaptation
     from cubridge.driver.load import load
+    from cubridge.driver.trace import trace
     from cubridge.ir.diagnostics import CuError, Refused
     from cubridge.ir.parser import parse
     from cubridge.ir.printer import to_text
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Adaptation", "CuError", "Pass", "PassContext", "Refused", "Shape", "adapt", "load", "parse", "register_pass", "to_text",
+    "trace",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -40,6 +42,7 @@ _HOMES: Final = {
     "parse": "cubridge.ir.parser",
     "register_pass": "cubridge.passes.own",
     "to_text": "cubridge.ir.printer",
+    "trace": "cubridge.driver.trace",
 }
 
 

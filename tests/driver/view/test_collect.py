@@ -12,7 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import cubridge
 from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adaptation import Adaptation
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.view.collect import view_of
 from cubridge.driver.view.mask import mask_of
@@ -158,3 +160,17 @@ def test_many_kinds_of_heads_are_counted() -> None:
     mask = mask_of(visible, Shape(1, 10, 10, 6, 6, 64), (3, 3))
     assert (len(mask.planes), mask.more) == (6, 1)
     assert mask.planes[2].of == "every batch, heads 2, 9"
+
+
+def test_an_adaptation_is_traced_with_what_it_reads() -> None:
+    """Of a row of head 1, as far as its own captured number lets it see."""
+    adaptation = Adaptation(adapted(), adapted().report(FINDINGS), {})
+    random = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, heads, 130, 64, generator=random).bfloat16() for heads in (2, 1, 1))
+    blocks = [list(cubridge.trace(adaptation, (q, k, v), block=block, watch=("p.o", "s"))) for block in range(4)]
+    events = next(b for b in blocks if (b[-1]["tile.h"], b[-1]["tile.q_start"]) == (1, 128))
+    s = (q[0, 1, 128:].float() @ k[0, 0].float().mT * 64**-0.5)[:, 88:]
+    expected = [row[x : x + 41].softmax(-1) @ v[0, 0, 88 + x : 129 + x].float() for x, row in enumerate(s)]
+    out = events[-1]["p.o"]
+    assert isinstance(out, Tensor)
+    assert torch.allclose(out[:2].float(), torch.stack(expected), atol=2e-2)
