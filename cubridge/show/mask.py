@@ -56,12 +56,13 @@ def zoomable(svg: Html, label: str) -> Html:
 def plane_svg(mask: Mask, plane: Plane) -> Html:
     """A unit is an element."""
     return element(
-        "svg", *_layers(mask, plane), viewbox=f"0 0 {mask.keys} {mask.rows}", class_="mask", role="img",
+        "svg", *plane_layers(mask, plane), viewbox=f"0 0 {mask.keys} {mask.rows}", class_="mask", role="img",
         aria_label=f"the mask of {plane.of}", xmlns="http://www.w3.org/2000/svg",
     )  # fmt: skip
 
 
-def _layers(mask: Mask, plane: Plane) -> Iterator[Html]:
+def plane_layers(mask: Mask, plane: Plane) -> Iterator[Html]:
+    """Elements, then tiles."""
     if plane.elements and _BASE64.fullmatch(plane.elements):
         side = {
             "width": -(-mask.keys // plane.scale) * plane.scale,

@@ -37,7 +37,7 @@ def mask_view(adapted: Adapted, work: Sequence[Walk]) -> Mask | None:
     if sizes is None or not work:
         return None
     visible = visible_elements(adapted.reference, adapted.shape, adapted.dtype)
-    return mask_of(visible, adapted.shape, sizes, _by_head(work))
+    return mask_of(visible, adapted.shape, sizes, steps_by_head(work))
 
 
 def tile_sizes(kernel: Kernel) -> tuple[int, int] | None:
@@ -82,7 +82,8 @@ def _digest(visible: Tensor, at: Head) -> bytes | Head:
     return visible[at].contiguous().numpy().tobytes()
 
 
-def _by_head(work: Sequence[Walk]) -> dict[Head, dict[int, Steps]]:
+def steps_by_head(work: Sequence[Walk]) -> dict[Head, dict[int, Steps]]:
+    """Steps of each query tile, by batch and head, and by its first row."""
     found: dict[Head, dict[int, Steps]] = {}
     for tile in work:
         found.setdefault((tile.b, tile.h), {})[tile.q_start] = tile.steps

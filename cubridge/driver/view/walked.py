@@ -12,6 +12,7 @@ from cubridge.judge.inputs import make_inputs
 if TYPE_CHECKING:
     from cubridge.driver.adapted import Adapted
     from cubridge.driver.reference import TracedReference
+    from cubridge.ir.nodes import Kernel
     from cubridge.ir.spec import Shape
     from cubridge.judge.attention import Captures
 
@@ -24,8 +25,12 @@ def walked(adapted: Adapted) -> tuple[Walk, ...]:
     """The work tiles in the order of the schedule; none where the kernel does not show its tiles."""
     if query_tile(adapted.target) is None:
         return ()
-    captures = example_captures(adapted.reference, adapted.shape, adapted.dtype)
-    return walks(adapted.target, Launch(adapted.shape, captures, _DEVICE))
+    return walked_by(adapted.target, adapted.reference, adapted.shape, adapted.dtype)
+
+
+def walked_by(kernel: Kernel, reference: TracedReference, shape: Shape, dtype: str) -> tuple[Walk, ...]:
+    """The work of a kernel that computes `reference` at these sizes. Errors: as `walks` and `example_captures`."""
+    return walks(kernel, Launch(shape, example_captures(reference, shape, dtype), _DEVICE))
 
 
 def example_captures(reference: TracedReference, shape: Shape, dtype: str) -> Captures:
