@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cubridge.cli.bar import progress_bar
 from cubridge.cli.files import output_folder, progress, read_source, show, write_output
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse
@@ -36,10 +37,11 @@ def adapt(options: Namespace) -> int:
     from cubridge.driver.adapt import adapt as run_adapt
     from cubridge.driver.report import summary
 
-    adaptation = run_adapt(
-        options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
-        pipeline=given_pipeline(options), model=_model(options, folder), progress=say(options),
-    )  # fmt: skip
+    with progress_bar(options) as bar:
+        adaptation = run_adapt(
+            options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
+            pipeline=given_pipeline(options), model=_model(options, folder), progress=bar,
+        )  # fmt: skip
     adaptation.write(folder)
     show(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))
     return 0 if adaptation.report.accepted else DIFFERS
@@ -200,7 +202,9 @@ def bench(options: Namespace) -> int:
     """Time an adapted kernel beside its peers, on a GPU, and keep the times in its folder for `cuirc show`."""
     from cubridge.driver.suites.bench import bench_folder
 
-    show(bench_folder(options.folder, options.peers.split(","), options.shape).to_text())
+    with progress_bar(options) as bar:
+        measured = bench_folder(options.folder, options.peers.split(","), options.shape, bar)
+    show(measured.to_text())
     return 0
 
 
@@ -208,7 +212,8 @@ def faults(options: Namespace) -> int:
     """Break a kernel in every way that a table of operators knows, and show who catches each fault: rules, engines, emulator."""
     from cubridge.driver.suites.faults import fault_table
 
-    table = fault_table(options.kernel, options.dtype, options.head_dim, say(options), options.every)
+    with progress_bar(options) as bar:
+        table = fault_table(options.kernel, options.dtype, options.head_dim, bar.say, options.every, bar)
     show(json.dumps(table.to_json(), indent=1) if options.json else table.to_text())
     return DIFFERS if table.missed else 0
 
@@ -228,7 +233,8 @@ def evaluate(options: Namespace) -> int:
     from cubridge.driver.suites.evaluate import evaluate as run_suite
     from cubridge.driver.suites.suite import read_suite
 
-    results = run_suite(read_suite(options.suite), folder, say(options))
+    with progress_bar(options) as bar:
+        results = run_suite(read_suite(options.suite), folder, bar)
     write_output(json.dumps(results.to_json(), indent=1) + "\n" if options.json else results.to_text(), None)
     return 0
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from cubridge.backend.ptx.device import ONE_SCHEDULE
 from cubridge.driver.forms import in_form, lift_form, listed_forms, same_program
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.stopwatch import Stopwatch
+from cubridge.driver.stopwatch import Stopwatch, counted
 from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.findings import Compiled, Findings, MutantResult, Verdict
 from cubridge.judge.list_mutants import list_mutants
 from cubridge.judge.long_lengths import check_long_lengths
+from cubridge.judge.mutants import mutants
 from cubridge.judge.plan import emulator_cases, gpu_cases, mutant_cases, value_cases
 from cubridge.judge.proof.prove import prove
 from cubridge.judge.runners import Runner, ValueRunner
@@ -25,6 +26,7 @@ from cubridge.judge.well_formed import verify_kernel
 if TYPE_CHECKING:
     from cubridge.driver.adapted import Adapted
     from cubridge.ir.nodes import Kernel
+    from cubridge.ir.spec import AttentionSpec, Shape
     from cubridge.judge.problem import Problem
 
 T = TypeVar("T")
@@ -46,8 +48,9 @@ def check_adapted(
     compiling = pool.submit(_compile, adapted, tools, watch)
     building = pool.submit(_load, adapted, tools, watch, compiling)
     proving = pool.submit(prove, adapted.target, adapted.reference.attention.spec)
-    checker = Checker(adapted.reference.attention, adapted.dtype, approximations(adapted.target))
     spec = adapted.reference.attention.spec
+    told = counted(watch.progress, "check", _most_runs(spec, adapted.shape))
+    checker = Checker(adapted.reference.attention, adapted.dtype, approximations(adapted.target), told)
     cases = list(checker.run(ValueRunner(adapted.target), value_cases(spec, adapted.shape)))
     missing: list[str] = []
     emulator = _available(building, missing)
@@ -72,6 +75,12 @@ def check_adapted(
     verdict = _verdict(emulator is not None, compiled is not None, gpu is not None)
     found = () if compiled is None else (compiled,)
     return Findings(tuple(cases), mutants, found, verdict, tuple(missing), proving.result(), points)
+
+
+def _most_runs(spec: AttentionSpec, shape: Shape) -> int:
+    """Of the value engine, the emulator and wrong kernels, as far as they are known before."""
+    cases = (*value_cases(spec, shape), *emulator_cases(spec, EMULATED_HEAD_DIM), *mutants(spec))
+    return len(cases) + EMULATED_MUTANTS
 
 
 def check_other_forms(adapted: Adapted, checker: Checker) -> list[str]:

@@ -3,7 +3,7 @@ must fail: a check that accepts one of those is itself refused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,14 +36,19 @@ def approximations(kernel: Kernel) -> dict[str, FunctionInfo]:
     return {exact: FUNCTIONS[fast] for fast, exact in _STANDS_FOR.items() if fast in used}
 
 
+def _not_told(_: str) -> None:
+    pass
+
+
 @dataclass(slots=True)
 class Checker:
-    """Checks kernels against one reference. Problems are made once and shared by all runners. `passed_over`: shapes at which the
-    reference or its extra inputs fail, and why."""
+    """Checks kernels against one reference. Problems are made once and shared by all runners. `told` hears of each run;
+    `passed_over`: shapes at which the reference or its extra inputs fail, and why."""
 
     attention: Attention
     dtype: str
     approximated: Mapping[str, FunctionInfo]
+    told: Callable[[str], None] = _not_told
     passed_over: dict[Shape, CuError] = field(default_factory=dict["Shape", CuError])
     _problems: dict[Case, Problem] = field(default_factory=dict["Case", Problem])
 
@@ -74,6 +79,11 @@ class Checker:
         return tuple(self._one(runner, problem) for problem in self.problems(cases))
 
     def _one(self, runner: Runner, problem: Problem) -> CaseResult:
+        result = self._judged(runner, problem)
+        self.told(f"{runner.stage}, {problem.inputs}")
+        return result
+
+    def _judged(self, runner: Runner, problem: Problem) -> CaseResult:
         shape = str(problem.shape)
         try:
             out, lse = runner.run(problem, lse=problem.lse is not None)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import cubridge
+from cubridge.driver.stopwatch import Step
 from tests.support.variants import EXAMPLES
 
 SMALL = cubridge.Shape(1, 2, 1, 70, 70, 64)
@@ -21,7 +22,18 @@ def test_an_element_type_that_no_kernel_has() -> None:
 
 def test_what_is_accepted_and_what_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    made = cubridge.adapt(EXAMPLES / "full.py", shape=SMALL)
+    steps: list[Step] = []
+    made = cubridge.adapt(EXAMPLES / "full.py", shape=SMALL, progress=steps.append)
+    assert [str(s) for s in steps[:5]] == [
+        "read the kernel ..",
+        "read the reference ..",
+        "transfer ..",
+        "lower ..",
+        "check ..",
+    ]
+    assert [s.done for s in steps[5:]] == [*range(1, len(steps) - 4)] and len(steps) - 5 <= steps[5].total
+    assert all(len(c.rows) == int(c.shape.split(",")[3]) and max(c.rows) == c.worst for c in made.report.cases)
+    assert made._repr_html_().startswith("<iframe")
     assert made.report.accepted
     assert list(made.seconds)[4:] == ["check", "check: compile", "check: emulator"] and min(made.seconds.values()) > 0
     assert made.gradient().saved == ("out", "lse")

@@ -56,6 +56,8 @@ def test_one_wrong_element_is_found_and_named() -> None:
     judgement = judge(got, values.out, bound)
     assert not judgement.accepted
     assert judgement.where == (0, 3, 17, 5)
+    assert max(judgement.rows) == judgement.rows[17] == judgement.worst
+    assert len(judgement.rows) == got.shape[2] and sorted(judgement.rows)[-2] < 1
 
 
 @pytest.mark.parametrize("poison", [torch.nan, torch.inf])

@@ -33,9 +33,15 @@ class Timing:
 
 
 def interleave(
-    candidates: Mapping[str, Callable[[], object]], clock: Clock, *, rounds: int = 7, seed: int = 0
+    candidates: Mapping[str, Callable[[], object]],
+    clock: Clock,
+    *,
+    rounds: int = 7,
+    seed: int = 0,
+    told: Callable[[str], None] | None = None,
 ) -> dict[str, Timing]:
-    """Time every candidate `rounds` times. A candidate that raises, at once or later, is left out and says why."""
+    """Time every candidate `rounds` times; `told` hears of each. A candidate that raises, at once or later, is left
+    out and says why."""
     counts: dict[str, int] = {}
     faults: dict[str, str] = {}
     for name, work in candidates.items():
@@ -49,6 +55,8 @@ def interleave(
     for _ in range(rounds):
         shuffle(order)
         for name in [n for n in order if n not in faults]:
+            if told is not None:
+                told(name)
             try:
                 samples[name].append(clock(candidates[name], counts[name]) / counts[name])
             except Exception as error:

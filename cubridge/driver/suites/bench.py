@@ -16,6 +16,7 @@ from cubridge.backend.launch.captured import on_device
 from cubridge.backend.launch.runtime import Launcher
 from cubridge.driver.folder import open_folder
 from cubridge.driver.outputs import BENCH
+from cubridge.driver.stopwatch import Progress, counted, silent
 from cubridge.driver.suites.peers import PEERS, Inputs, flex, flops, sdpa
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.files import replace_file
@@ -66,14 +67,15 @@ class Measured:
         return Speed(device, str(self.shape), tuple(timed))
 
 
-def bench_folder(folder: Path, peers: Sequence[str], shape: Shape | None) -> Measured:
+def bench_folder(folder: Path, peers: Sequence[str], shape: Shape | None, progress: Progress = silent) -> Measured:
     """The times of an output folder of `cuirc adapt`, kept in it for its page. Errors: CU820 without a GPU; as `open_folder`."""
     device = find_gpu()
     adapted = open_folder(folder)
     spec = adapted.reference.attention.spec
     fitting = fitting_shapes(spec, [replace(LONG_SHAPE, D=adapted.shape.D), adapted.shape])
     wanted = shape or fitting[0]
-    measured = bench(adapted.reference.attention, adapted.text, adapted.dtype, wanted, peers, device)
+    attention = adapted.reference.attention
+    measured = bench(attention, adapted.text, adapted.dtype, wanted, peers, device, progress=progress)
     speed = measured.to_view(torch.cuda.get_device_name(device.torch_device))
     replace_file(folder / BENCH, view_json(speed))
     return measured
@@ -96,6 +98,7 @@ def bench(
     device: Device,
     clock: Clock = cuda_clock,
     rounds: int = ROUNDS,
+    progress: Progress = silent,
 ) -> Measured:
     """Time `text` and its peers in one process, interleaved. Errors: CU827 for an unknown peer; what the launcher raises."""
     unknown = [p for p in peers if p not in PEERS]
@@ -119,7 +122,8 @@ def bench(
         candidates |= {f"SDPA {name}": work for name, work in sdpa(attention.spec, inputs).items()}
     if "flex" in peers and (work := flex(attention.spec, inputs)) is not None:
         candidates["Flex"] = work
-    return Measured(shape, flops(attention.spec, inputs), interleave(candidates, clock, rounds=rounds))
+    told = counted(progress, "bench", rounds * len(candidates))
+    return Measured(shape, flops(attention.spec, inputs), interleave(candidates, clock, rounds=rounds, told=told))
 
 
 def _on_device(values: Mapping[str, object], device: Device) -> dict[str, object]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.sandbox.process import Limits, Sandbox
+from cubridge.driver.stopwatch import Progress, Step, silent
 from cubridge.driver.suites.results import Outcome, Results, make_results
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -29,18 +30,17 @@ FAULT: Final = "fault.txt"
 """In the folder of a trial that a fault of ours ended: where in the program."""
 
 
-def evaluate(suite: Suite, folder: Path, progress: Callable[[str], None]) -> Results:
-    """Run what is left of a suite and write results.json and table.md into the folder.
+def evaluate(suite: Suite, folder: Path, progress: Progress = silent) -> Results:
+    """Run what is left of a suite and write results.json and table.md into the folder. `progress` hears of each trial that begins.
     Errors: OSError; CU720 for a folder that has the state of another suite."""
     state = State(folder / STATE, suite.digest)
     known = state.read()
     with Sandbox() as sandbox, one_thread():
-        for trial in suite.trials():
-            outcome = known.get(trial.key)
-            if outcome is None or outcome.broken:
-                progress(f"{' '.join(str(part) for part in trial.key)} ..")
-                known[trial.key] = outcome = run_trial(suite, trial, folder / trial.folder, sandbox)
-                state.add(outcome)
+        left = [t for t in suite.trials() if t.key not in known or known[t.key].broken]
+        for done, trial in enumerate(left):
+            progress(Step("evaluate", done, len(left), " ".join(str(part) for part in trial.key)))
+            known[trial.key] = outcome = run_trial(suite, trial, folder / trial.folder, sandbox)
+            state.add(outcome)
     results = make_results(suite, [known[trial.key] for trial in suite.trials()])
     data = json.dumps(results.to_json(), indent=1) + "\n"
     replace_files(folder, {"results.json": data.encode(), "table.md": results.to_text().encode()})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.sandbox.texts import tools_of
+from cubridge.driver.stopwatch import Progress, counted, silent
 from cubridge.driver.suites.fault_emulator import FaultEmulator, FaultTexts
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import NOWHERE
@@ -34,9 +35,6 @@ _COLUMNS: Final = (
     ("missed", Verdict.MISSED, ""),
 )
 """Heading, verdict, and by whom."""
-
-_EVERY: Final = 100
-"""Faults between two lines of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +108,27 @@ class FaultTable:
         return _row(name, *(str(found[verdict, by]) for _, verdict, by in _COLUMNS), str(len(judgements)))
 
 
-def fault_table(kernel: str, dtype: str, head_dim: int, progress: Callable[[str], None], step: int = 1) -> FaultTable:
-    """Judge every `step`-th fault of a kernel text. Errors: what lifting it says, and what the engines and the emulator say of the
-    kernel itself."""
+def fault_table(
+    kernel: str, dtype: str, head_dim: int, say: Callable[[str], None], step: int = 1, progress: Progress = silent
+) -> FaultTable:
+    """Judge every `step`-th fault of a kernel text. `say` hears what is not judged, and why. Errors: what lifting it
+    says, and what the engines and the emulator say of the kernel itself."""
     chosen = choose_kernel(kernel)
     lifted = lift_kernel(chosen, dtype, head_dim).kernel
     judge = make_judge(lifted, dict(LAUNCH_CONSTANTS))
     faults = list(enumerate_faults(lifted))[::step]
     judgements: list[Judgement] = []
     texts = FaultTexts.of(chosen, dtype, head_dim, lifted)
-    emulator = find_emulator(tools_of(chosen), texts, judge.trials, progress)
+    emulator = find_emulator(tools_of(chosen), texts, judge.trials, say)
+    told = counted(progress, "faults", len(faults))
     for fault in faults:
         judgements.append(ask_emulator(judge_fault(judge, fault), emulator))
-        if len(judgements) % _EVERY == 0:
-            progress(f"{len(judgements)} of {len(faults)} faults judged")
+        told(fault.operator)
     return FaultTable(kernel, tuple(judgements))
 
 
 def find_emulator(
-    tools: Tools, texts: FaultTexts, trials: Sequence[Trial], progress: Callable[[str], None]
+    tools: Tools, texts: FaultTexts, trials: Sequence[Trial], say: Callable[[str], None]
 ) -> FaultEmulator | str:
     """The emulator, or why there is none here. Errors: what it says of the kernel itself."""
     try:
@@ -136,7 +136,7 @@ def find_emulator(
     except CuError as error:
         if error.exit_code != 5:
             raise
-        progress(f"without the emulator: {error.diagnostics[0].message}")
+        say(f"without the emulator: {error.diagnostics[0].message}")
         return f"not asked: {error.diagnostics[0].message}"
 
 

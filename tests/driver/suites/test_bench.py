@@ -10,6 +10,7 @@ import torch
 
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.stopwatch import Step
 from cubridge.driver.suites.bench import bench, bench_folder
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import Shape
@@ -37,8 +38,11 @@ def clock(work: Callable[[], object], count: int) -> float:
 
 
 def test_a_table_of_what_was_timed() -> None:
-    kernel = choose_kernel("sm80").text
-    measured = bench(attention(), kernel, "bf16", SHAPE, ("eager",), PtxDevice(ONE_SCHEDULE), clock, rounds=2)
+    kernel, told = choose_kernel("sm80").text, list[Step]()
+    measured = bench(
+        attention(), kernel, "bf16", SHAPE, ("eager",), PtxDevice(ONE_SCHEDULE), clock, rounds=2, progress=told.append
+    )
+    assert [(s.what, s.done, s.total) for s in told] == [("bench", n, 4) for n in range(1, 5)]
     assert set(measured.timings) == {"cubridge", "eager"}
     assert measured.flops == 4 * 2 * 65 * 130 * 64
     head, *lines = measured.to_text().splitlines()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cubridge.driver.stopwatch import Step
 from cubridge.driver.suites.evaluate import STATE, State, evaluate
 from cubridge.driver.suites.results import Outcome, make_results, pass_at_k
 from cubridge.driver.suites.suite import read_suite
@@ -22,10 +23,10 @@ REPLIES = Path(__file__).parents[2] / "llm" / "replies"
 
 def test_a_killed_run_goes_on_and_gives_the_same_table(tmp_path: Path) -> None:
     suite = read_suite(REPLIES / "suite.toml")
-    begun: list[str] = []
+    begun: list[Step] = []
 
-    def killed(message: str) -> None:
-        begun.append(message)
+    def killed(step: Step) -> None:
+        begun.append(step)
         if len(begun) == 4:
             raise KeyboardInterrupt
 
@@ -120,8 +121,8 @@ def test_broken_trials_run_again(tmp_path: Path) -> None:
     for name in ("a", "b"):
         for sample in (1, 2):
             state.add(Outcome("m", name, 64, sample, False, "", "CU701", sample == 2, None, 0, 0, None))
-    begun: list[str] = []
+    begun: list[Step] = []
     results = evaluate(suite, tmp_path, begun.append)
-    assert begun == ["m a 64 2 ..", "m b 64 2 .."]
+    assert begun == [Step("evaluate", 0, 2, "m a 64 2"), Step("evaluate", 1, 2, "m b 64 2")]
     assert [p.reasons for p in results.problems] == [("CU701", "CU703")] * 2
     assert suite.level is Verdict.INTERPRETED

@@ -11,6 +11,7 @@ import torch
 
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
+from cubridge.driver.stopwatch import Step
 from cubridge.driver.suites.fault_emulator import FaultEmulator, FaultTexts
 from cubridge.driver.suites.faults import EMULATOR, SAME_OUTPUTS, FaultTable, ask_emulator, fault_table, find_emulator
 from cubridge.engine.values.launch import Launch
@@ -44,7 +45,10 @@ def judged_blindly(name: str) -> Judgement:
 
 def test_the_table_of_a_sample() -> None:
     said: list[str] = []
-    table = fault_table("sm80", "bf16", 64, said.append, step=30)
+    steps: list[Step] = []
+    table = fault_table("sm80", "bf16", 64, said.append, step=30, progress=steps.append)
+    assert [s.done for s in steps] == [*range(1, steps[0].total + 1)]
+    assert steps[0].what == "faults"
     text = table.to_text()
     assert table.missed == ()
     assert table.emulated == ()
