@@ -17,10 +17,17 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 def mask_section(view: View) -> Html:
     mask = view.mask
     if mask is None:
-        return element("p", "The kernel does not show its tiles, or there is nothing to mask at these sizes.")
+        return element("p", "It is not drawn: it has too many elements, or the kernel does not show its tiles.")
     size = f"{mask.rows} query rows and {mask.keys} keys, in tiles of {mask.tile_rows} by {mask.tile_keys}"
     more = element("p", f"{mask.more} more kinds of batches and heads are not shown.") if mask.more else Html()
-    return joined((element("p", f"{size}."), legend(mask), *(_figure(mask, p) for p in mask.planes), more))
+    return joined(
+        (
+            element("p", f"{size}."),
+            legend(mask),
+            element("div", *(_figure(mask, p) for p in mask.planes), class_="planes"),
+            more,
+        )
+    )
 
 
 def legend(mask: Mask) -> Html:

@@ -15,7 +15,7 @@ def schedule_section(view: View) -> Html:
     more = f" ({view.more_work} later ones are not shown)" if view.more_work else ""
     text = (
         f"{len(work)} work tiles{more} with {min(lengths)} to {max(lengths)} key tiles, {sum(lengths)} in all; "
-        "blocks take them from left to right."
+        "blocks take them from left to right. Colours alternate by batch."
     )
     return joined((element("p", text), element("figure", zoomable(_bars(work), "key tiles of each work tile"))))
 

@@ -77,7 +77,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Something that a lane of the timeline does. `line`: of the kernel's CuIR; `critical`: the end waits for it."""
+    """Something that a lane of the timeline does; `critical`: the end waits for it."""
 
     lane: int
     start: int
@@ -98,7 +98,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One region, or the declarations (`name` ""): its lines in CuIR and in CUDA, each with " ", "-" or "+" before it."""
+    """One region: its lines in CuIR and in CUDA, each with " ", "-" or "+" before it."""
 
     name: str
     cuir: tuple[str, ...]

@@ -37,7 +37,7 @@ def check(cards: list[Card]) -> None:
 
 
 def test_two_cards_are_what_the_code_makes() -> None:
-    check([kernel_card("sm90a"), example_card(VARIANTS["prefix_lm"].path)])
+    check([kernel_card("sm90a"), example_card(VARIANTS["causal_top_left"].path)])
 
 
 def test_every_example_and_every_kernel_has_a_card() -> None:

@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 from cubridge.driver.view.walked import example_captures
 from cubridge.engine.elements import at_elements, axis_grids
 from cubridge.ir.tile_shape import key_tile, query_tile, size_of
+from cubridge.ir.walk import free_names
 from cubridge.show.png import png
 from cubridge.show.view import Mask, Plane
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from cubridge.driver.adapted import Adapted
     from cubridge.driver.reference import TracedReference
     from cubridge.engine.values.walks import Walk
-    from cubridge.ir.nodes import Kernel
+    from cubridge.ir.nodes import Expr, Kernel
     from cubridge.ir.spec import Shape
 
 _PLANES: Final = 6
+MOST_ELEMENTS: Final = 1 << 26
+"""Of a mask that is drawn: they are all in memory at once."""
 _PIXELS: Final = 1024
 """A side of the picture of elements; of longer ones, a pixel stands for several."""
 
@@ -32,12 +35,19 @@ Steps = tuple[tuple[int, bool], ...]
 
 
 def mask_view(adapted: Adapted, work: Sequence[Walk]) -> Mask | None:
-    """The mask at the example sizes, as the target walks it; None where there is none or the kernel does not show its tiles."""
+    """The mask at the example sizes, as the target walks it; None where it is too large to draw or the kernel does not show its
+    tiles."""
     sizes = tile_sizes(adapted.target)
-    if sizes is None or not work:
+    if sizes is None or not work or elements(adapted.reference.attention.spec.mask, adapted.shape) > MOST_ELEMENTS:
         return None
     visible = visible_elements(adapted.reference, adapted.shape, adapted.dtype)
     return mask_of(visible, adapted.shape, sizes, steps_by_head(work))
+
+
+def elements(mask: Expr, shape: Shape) -> int:
+    """Elements of all planes that may differ."""
+    read = free_names(mask)
+    return shape.Lq * shape.Lk * (shape.B if "b" in read else 1) * (shape.Hq if "h" in read else 1)
 
 
 def tile_sizes(kernel: Kernel) -> tuple[int, int] | None:
@@ -69,8 +79,8 @@ def mask_of(
             heads.setdefault(key, []).append((b, h))
             drawn.setdefault(key, (visible[at], steps))
     planes = [
-        _plane(elements, sizes, None if walked is None else steps, _named(heads[key], shape))
-        for key, (elements, steps) in list(drawn.items())[:_PLANES]
+        _plane(of_heads, sizes, None if walked is None else steps, _named(heads[key], shape))
+        for key, (of_heads, steps) in list(drawn.items())[:_PLANES]
     ]
     return Mask(shape.Lq, shape.Lk, *sizes, tuple(planes), max(0, len(drawn) - _PLANES))
 
@@ -90,25 +100,25 @@ def steps_by_head(work: Sequence[Walk]) -> dict[Head, dict[int, Steps]]:
     return found
 
 
-def _plane(elements: Tensor, sizes: tuple[int, int], walked: Mapping[int, Steps] | None, of: str) -> Plane:
+def _plane(visible: Tensor, sizes: tuple[int, int], walked: Mapping[int, Steps] | None, of: str) -> Plane:
     rows, keys = sizes
-    some, every = (_tiles(elements, rows, keys, whole) for whole in (False, True))
+    some, every = (_tiles(visible, rows, keys, whole) for whole in (False, True))
     if walked is not None:
-        every[:, -1] &= elements.shape[1] % keys == 0  # a kernel masks the keys past the end
+        every[:, -1] &= visible.shape[1] % keys == 0  # a kernel masks the keys past the end
     letters: list[str] = []
     steps: list[tuple[int, ...]] = []
     for x in range(len(some)):
         own = _right(some[x], every[x]) if walked is None else dict(walked.get(x * rows, ()))
         letters.append("".join(_letter(bool(some[x, n]), bool(every[x, n]), own.get(n)) for n in range(some.shape[1])))
         steps.append(tuple(own))
-    scale = max(1, -(-max(elements.shape) // _PIXELS))
-    return Plane(of, _pixels(elements, scale), scale, tuple(letters), tuple(steps))
+    scale = max(1, -(-max(visible.shape) // _PIXELS))
+    return Plane(of, _pixels(visible, scale), scale, tuple(letters), tuple(steps))
 
 
-def _tiles(elements: Tensor, rows: int, keys: int, whole: bool) -> Tensor:
+def _tiles(visible: Tensor, rows: int, keys: int, whole: bool) -> Tensor:
     """[query tiles, key tiles]: are all elements of it visible, or is any."""
-    lq, lk = elements.shape
-    padded = pad(elements, (0, -lk % keys, 0, -lq % rows), value=whole)
+    lq, lk = visible.shape
+    padded = pad(visible, (0, -lk % keys, 0, -lq % rows), value=whole)
     split = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // keys, keys)
     return split.all(3).all(1) if whole else split.any(3).any(1)
 
@@ -126,8 +136,8 @@ def _letter(some: bool, every: bool, masked: bool | None) -> str:
     return "f" if every else "+" if some else "o"
 
 
-def _pixels(elements: Tensor, scale: int) -> str:
-    some, every = (_tiles(elements, scale, scale, whole) for whole in (False, True))
+def _pixels(visible: Tensor, scale: int) -> str:
+    some, every = (_tiles(visible, scale, scale, whole) for whole in (False, True))
     values = some.to(torch.uint8) + every.to(torch.uint8)
     return png([bytes(row) for row in values.numpy()])
 

@@ -16,8 +16,13 @@ import cubridge
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adaptation import Adaptation
 from cubridge.driver.adapted import Adapted
+from cubridge.driver.reference import read_reference
+from cubridge.driver.view.collect import asked as asked_of
 from cubridge.driver.view.collect import view_of
-from cubridge.driver.view.mask import mask_of
+from cubridge.driver.view.graphs import mask_picture
+from cubridge.driver.view.mask import mask_of, mask_view
+from cubridge.driver.view.walked import walked
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Binary, IntLit
 from cubridge.ir.spec import Shape
 from cubridge.judge.findings import CaseResult, Findings, MutantResult, Verdict
@@ -133,7 +138,7 @@ def test_of_a_live_callable_its_own_lines_are_shown() -> None:
 
         return torch.softmax(s, -1) @ v.repeat_interleave(q.shape[1] // k.shape[1], 1)
 
-    asked = view(adapt_unchecked(attention, "sm80", SHAPE)).asked
+    asked = asked_of(read_reference(attention))
     assert asked.file is None
     assert asked.source.lstrip().startswith("def attention")
     assert asked.source.rstrip().endswith("k.shape[1], 1)")
@@ -153,6 +158,14 @@ def test_a_mask_as_text(name: str) -> None:
     visible = seen(torch.arange(50)[:, None], torch.arange(50))[None, None]
     text = mask_text(mask_of(visible, Shape(1, 1, 1, 50, 50, 64), (32, 32)))
     assert text.splitlines()[3:] == expected
+
+
+def test_a_mask_that_is_too_large_is_not_drawn() -> None:
+    """It reads the head, and has 8192 * 8192 elements for each."""
+    with pytest.raises(CuError, match="134217728 elements") as error:
+        mask_picture(adapted().reference, Shape(2, 2, 1, 8192, 8192, 64), None)
+    assert error.value.exit_code == 2
+    assert mask_view(replace(adapted(), shape=Shape(2, 2, 1, 8192, 8192, 64)), walked(adapted())) is None
 
 
 def test_many_kinds_of_heads_are_counted() -> None:
