@@ -17,7 +17,10 @@ def changes_section(view: View) -> Html:
         return element("p", "Nothing: the kernel computes this already.")
     by = element("p", *(f"{text} " for text in view.by)) if view.by else Html()
     pipeline = element("pre", element("code", view.pipeline), tabindex=0, aria_label="the passes")
-    return joined((by, pipeline, *map(_change, view.changes)))
+    whole = element(
+        "details", element("summary", "The whole CuIR, before and after"), _code("the whole CuIR", view.cuir)
+    )
+    return joined((by, pipeline, *map(_change, view.changes), whole))
 
 
 def _change(change: Change) -> Html:
@@ -34,8 +37,9 @@ def _count(lines: tuple[str, ...], mark: str) -> int:
 
 
 def _side(region: str, language: str, lines: tuple[str, ...]) -> Html:
+    return element("div", element("h4", language), _code(f"{region} in {language}", lines))
+
+
+def _code(label: str, lines: tuple[str, ...]) -> Html:
     rows = (element("span", f"{line}\n", class_=f"line {_CLASSES.get(line[:1], '')}".rstrip()) for line in lines)
-    code = element(
-        "pre", element("code", joined(rows)), class_="diff", tabindex=0, aria_label=f"{region} in {language}"
-    )
-    return element("div", element("h4", language), code)
+    return element("pre", element("code", joined(rows)), class_="diff", tabindex=0, aria_label=label)

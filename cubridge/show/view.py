@@ -153,7 +153,8 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`verdict`: as the summary says it; `basis`: what that rests on; `by`: who wrote what, where it was not the rules."""
+    """`verdict`: as the summary says it; `basis`: what that rests on; `by`: who wrote what, where it was not the rules; `cuir`: the
+    whole kernel, with " ", "-" or "+" before each line."""
 
     kernel: str
     arch: str
@@ -170,6 +171,7 @@ class View:
     more_work: int
     timeline: Timeline | None
     changes: tuple[Change, ...]
+    cuir: tuple[str, ...]
     runs: tuple[Run, ...]
     refusals: tuple[Refusal, ...]
     proofs: tuple[Proof, ...]

@@ -38,6 +38,7 @@ def small_view() -> View:
         mask=Mask(40, 40, 32, 32, (plane,), 0), schedule=(Work(0, 0, 32, 2), Work(0, 0, 0, 1)), more_work=0,
         timeline=Timeline(("a block", "copies"), (Bar(0, 0, 8, "start", "copy", True), Bar(1, 8, 90, "copy", "copy", True)), (2,)),
         changes=(Change("mask", (" def mask(s):", "-    a", "+    b"), ("-x;", "+y;")),),
+        cuir=(" cuir(version=1)", "-    a", "+    b"),
         runs=(run,), refusals=(Refusal("mask dropped", "value engine", "far off"), Refusal("mask one row late", None, "")),
         proofs=(Proof("mask", True, "proved"), Proof("score", False, "tested")),
         forms=(Form("sm_80", "HEAD_DIM=64", 168, 0, 1024),), not_checked=("no GPU",),

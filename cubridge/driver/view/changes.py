@@ -32,6 +32,11 @@ def changes(adapted: Adapted) -> tuple[Change, ...]:
     return tuple(found)
 
 
+def whole_cuir(adapted: Adapted) -> tuple[str, ...]:
+    """All lines of source and target."""
+    return tuple(_difference(to_text(adapted.lifted.kernel).splitlines(), to_text(adapted.target).splitlines()))
+
+
 def _cuir(source: Kernel, target: Kernel, region: SourceRegion) -> Iterator[str]:
     """The difference of its functions, or of the declarations of that name."""
     names = _KEYS if region.name == "kv_range" else (region.name,)

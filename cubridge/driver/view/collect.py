@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.view.changes import changes
+from cubridge.driver.view.changes import changes, whole_cuir
 from cubridge.driver.view.mask import mask_view
 from cubridge.driver.view.timeline import timeline_of
 from cubridge.driver.view.walked import WORK_TILES, walked
@@ -46,6 +46,7 @@ def view_of(adapted: Adapted, report: Report) -> View:
         more_work=max(0, len(work) - WORK_TILES),
         timeline=timeline_of(adapted.target) if accepted else None,
         changes=changes(adapted) if accepted else (),
+        cuir=whole_cuir(adapted) if accepted else (),
         runs=tuple(map(_run, report.cases)),
         refusals=tuple(Refusal(m.name, m.rejected_by, m.detail) for m in report.mutants),
         proofs=tuple(Proof(p.name, p.proved, p.said(report.points)) for p in report.parts),

@@ -24,6 +24,7 @@ from cubridge.driver.view.mask import mask_of, mask_view
 from cubridge.driver.view.walked import walked
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Binary, IntLit
+from cubridge.ir.printer import to_text
 from cubridge.ir.spec import Shape
 from cubridge.judge.findings import CaseResult, Findings, MutantResult, Verdict
 from cubridge.show.terminal import mask_text
@@ -103,6 +104,9 @@ def test_cuir_and_cuda_of_a_region_stand_beside_each_other() -> None:
     added, removed = (sum(line[0] == m for c in changes.values() for line in c.cuda) for m in "+-")
     assert (added, removed) == (adapted().patched.lines_added, adapted().patched.lines_removed)
     assert any("left=Captured" in line for line in changes["params"].cuir)
+    whole = view(adapted()).cuir
+    kernels = ((" -", adapted().lifted.kernel), (" +", adapted().target))
+    assert all("\n".join(x[1:] for x in whole if x[0] in marks) == to_text(k).rstrip() for marks, k in kernels)
 
 
 def test_formulas_point_at_their_lines() -> None:
