@@ -46,7 +46,7 @@ def error_plot(stage: str, runs: Sequence[Run]) -> Html:
         for x, run in enumerate(runs):
             rows = [n * run.per_row for n in range(len(run.rows))]
             errors = [max(_LEAST, r) if r is not None else float("nan") for r in run.rows]
-            style = "-" if len(rows) > 1 else "o"
+            style = "o" if len(rows) == 1 else "-" if x < len(_LINES) else ":"
             axes.plot(
                 rows,
                 errors,
@@ -57,6 +57,8 @@ def error_plot(stage: str, runs: Sequence[Run]) -> Html:
             )
         axes.axhline(1.0, color=_LIMIT, linewidth=1, linestyle="--")
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
         axes.set_xlabel("query row")
         axes.set_ylabel("error / bound")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -121,6 +121,7 @@ def test_pictures_take_their_colours_from_the_page() -> None:
     assert text.count('class="plot"') == 2
     assert "#0102" not in text
     assert "var(--line-0)" in text
+    assert ">0.1<" in text and "mathdefault" not in text
 
 
 def test_each_kind_of_tile_is_told_apart() -> None:
