@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cubridge.show.html import Html, element, joined
+from cubridge.show.tables import table
 from cubridge.show.view import CELLS, Mask, Plane, View
 
 NAMES: Final = {".": "hidden", "#": "full", "+": "partial", "f": "full-masked", "o": "needless", "!": "wrong"}
@@ -45,11 +46,33 @@ def _figure(mask: Mask, plane: Plane) -> Html:
     tiles = sum(map(len, plane.tiles))
     visited = sum(map(len, plane.steps))
     caption = f"{plane.of}: {visited} of {tiles} tiles visited (query rows down, keys to the right)"
-    return element("figure", element("figcaption", caption), zoomable(plane_svg(mask, plane), caption))
+    return element(
+        "figure", element("figcaption", caption), zoomable(plane_svg(mask, plane), caption), _lists(mask, plane)
+    )
+
+
+def _lists(mask: Mask, plane: Plane) -> Html:
+    """What the picture says, as a table: the key tiles of each query tile in turn."""
+    rows = (
+        (
+            f"{x * mask.tile_rows} to {min((x + 1) * mask.tile_rows, mask.rows) - 1}",
+            _in_turn(letters, steps),
+            str(len(steps)),
+        )
+        for x, (letters, steps) in enumerate(zip(plane.tiles, plane.steps, strict=False))
+    )
+    head = ("rows", "key tiles in turn, m: with the mask", "how many")
+    return element("details", element("summary", "Key tiles of each query tile"), table(head, rows))
+
+
+def _in_turn(letters: str, steps: tuple[int, ...]) -> str:
+    masked = {x for x, letter in enumerate(letters) if letter in "+fo"}
+    return ", ".join(f"{n}{' m' if n in masked else ''}" for n in steps)
 
 
 def zoomable(svg: Html, label: str) -> Html:
-    """A picture that is moved and enlarged in its frame, by its buttons or by the keys + - and 0."""
+    """A picture that is moved and enlarged in its frame, by its buttons or by the keys + - and 0; what is touched in it says below
+    what it is."""
     buttons = (
         element("button", sign, type="button", data_zoom=by, aria_label=f"{name}: {label}")
         for sign, by, name in (("+", "1.5", "enlarge"), ("−", "0.6667", "reduce"), ("1:1", "0", "whole"))
@@ -57,7 +80,8 @@ def zoomable(svg: Html, label: str) -> Html:
     frame = element(
         "div", element("div", svg, class_="canvas"), class_="frame", tabindex=0, role="group", aria_label=label
     )
-    return element("div", element("div", *buttons, class_="buttons"), frame, class_="zoomable")
+    told = element("output", class_="told")
+    return element("div", element("div", *buttons, class_="buttons"), frame, told, class_="zoomable")
 
 
 def plane_svg(mask: Mask, plane: Plane) -> Html:

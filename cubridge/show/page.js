@@ -1,5 +1,5 @@
 "use strict";
-// Pictures are enlarged by their buttons, and by + - 0 while their frame has the focus.
+// Pictures are enlarged by their buttons, and by + - 0 while their frame has the focus; what is touched says what it is.
 for (const box of document.querySelectorAll(".zoomable")) {
   const canvas = box.querySelector(".canvas");
   const frame = box.querySelector(".frame");
@@ -13,6 +13,10 @@ for (const box of document.querySelectorAll(".zoomable")) {
   for (const button of box.querySelectorAll("button")) {
     button.addEventListener("click", () => change(Number(button.dataset.zoom)));
   }
+  frame.addEventListener("click", (event) => {
+    const title = event.target.querySelector(":scope > title");
+    box.querySelector(".told").textContent = title ? title.textContent : "";
+  });
   const keys = { "+": 1.5, "=": 1.5, "-": 1 / 1.5, "0": 0 };
   frame.addEventListener("keydown", (event) => {
     if (event.key in keys && !event.ctrlKey && !event.metaKey) {

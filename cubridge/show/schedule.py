@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cubridge.show.html import Html, element, joined
 from cubridge.show.mask import zoomable
+from cubridge.show.tables import table
 from cubridge.show.view import View, Work
 
 
@@ -17,7 +18,10 @@ def schedule_section(view: View) -> Html:
         f"{len(work)} work tiles{more} with {min(lengths)} to {max(lengths)} key tiles, {sum(lengths)} in all; "
         "blocks take them from left to right. Colours alternate by batch."
     )
-    return joined((element("p", text), element("figure", zoomable(_bars(work), "key tiles of each work tile"))))
+    rows = ((str(x), str(w.b), str(w.h), str(w.q_start), str(w.key_tiles)) for x, w in enumerate(work))
+    listed = table(("turn", "batch", "head", "first row", "key tiles"), rows)
+    fold = element("details", element("summary", "The work tiles in turn"), listed)
+    return joined((element("p", text), element("figure", zoomable(_bars(work), "key tiles of each work tile")), fold))
 
 
 _WIDTH, _GAP, _HEIGHT = 6, 2, 60

@@ -116,6 +116,18 @@ def test_pictures_are_enlarged_by_button_and_key(visit: Any) -> None:
         assert picture.bounding_box()["width"] == pytest.approx(width, rel=0.01)
 
 
+def test_what_is_touched_says_what_it_is(visit: Any) -> None:
+    found = visit("documents")
+    for section, said in (
+        ("mask", "rows 0 to 127, keys 0 to 127"),
+        ("timeline", "barrier_wait"),
+        ("schedule", "work tile 0"),
+    ):
+        pictures = found.locator(f"#{section} svg rect")
+        pictures.filter(has_text=said).first.click(force=True)
+        assert said in found.locator(f"#{section} output").first.inner_text()
+
+
 def test_all_can_be_reached_by_the_tab_key(visit: Any) -> None:
     found = visit("documents")
     reached: set[str] = set()

@@ -65,7 +65,7 @@ def test_every_section_is_there_and_every_link_leads_somewhere() -> None:
     assert {link[1:] for link in here} <= set(names)
     assert "#L4" in here
     text = "".join(found.text)
-    for said in ("j <= i", "mask dropped", "nobody", "168", "no GPU", "500", "memory", "value engine"):
+    for said in ("j <= i", "1 m, 0", "mask dropped", "nobody", "168", "no GPU", "500", "memory", "value engine"):
         assert said in text
 
 
