@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from cubridge.engine.order.events import Kind, kernel_events
+from cubridge.engine.order.events import Event, Kind, kernel_events, representatives
 from cubridge.engine.order.timing import spans
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import BarrierWait, CopyAsync, Gemm, Stmt
@@ -71,6 +71,19 @@ def test_fewer_slots_make_the_kernel_wait_longer() -> None:
     constants = tuple(replace(c, value=4) if c.name == "STAGES" else c for c in kernel.constants)
     ends = [max(s.end for s in spans(kernel_events(k))) for k in (kernel, replace(kernel, constants=constants))]
     assert ends[1] <= ends[0]
+
+
+def test_a_warp_that_does_something_else_stands_for_itself() -> None:
+    """Warps 1 and 3 do less than warp 0, warp 2 other things, and warp 4 is of another warpgroup."""
+    copy, gemm = (
+        next(e.stmt for e in kernel_events(golden_kernel("sm90a")) if e.kind is k) for k in (Kind.COPY, Kind.GEMM)
+    )
+
+    def of(warp: int, *stmts: Stmt) -> list[Event]:
+        return [Event(0, warp, Kind.START, stmt, ()) for stmt in stmts]
+
+    warps = {0: of(0, copy, copy), 1: of(1, copy), 2: of(2, gemm), 3: of(3), 4: of(4, copy)}
+    assert representatives(warps) == {0: 0, 1: 0, 2: 2, 3: 0, 4: 4}
 
 
 def test_a_deadlock_is_said_and_not_drawn() -> None:

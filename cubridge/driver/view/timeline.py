@@ -8,7 +8,7 @@ from typing import Final
 
 import networkx
 
-from cubridge.engine.order.events import Event, Kind, kernel_events
+from cubridge.engine.order.events import WARPS, Event, Kind, kernel_events
 from cubridge.engine.order.timing import spans
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.printer import print_stmts
@@ -33,7 +33,7 @@ def event_graph(kernel: Kernel, counts: tuple[int, ...]) -> tuple[Timeline, tupl
 
 
 def _timeline(kernel: Kernel, events: Sequence[Event], counts: tuple[int, ...]) -> Timeline:
-    """A lane a warpgroup, and one below it for what it has started and what goes on beside it."""
+    """A lane a worker, and one below it for what it has started and what goes on beside it."""
     lanes = list(dict.fromkeys(sorted((e.worker, e.apart) for e in events)))
     numbers = {lane: x for x, lane in enumerate(lanes)}
     bars = [
@@ -51,9 +51,14 @@ def said(event: Event) -> str:
 
 
 def _lane(events: Sequence[Event], worker: int, apart: bool) -> str:
-    own = [e for e in events if e.worker == worker and e.apart == apart]
-    if not apart:
-        several = len({e.worker for e in events}) > 1
-        return f"warpgroup {worker}" if several else "the block"
-    kinds = {e.kind for e in own}
-    return "copies" if kinds == {Kind.COPY} else "tensor cores" if kinds == {Kind.GEMM} else "copies, tensor cores"
+    if apart:
+        kinds = {e.kind for e in events if e.worker == worker and e.apart}
+        return " and ".join(name for kind, name in _APART.items() if kind in kinds)
+    workers = {e.worker for e in events}
+    if len(workers) == 1:
+        return "the block"
+    is_only = sum(w // WARPS == worker // WARPS for w in workers) == 1
+    return f"warpgroup {worker // WARPS}" if is_only else f"warp {worker}"
+
+
+_APART: Final = {Kind.COPY: "copies", Kind.GEMM: "tensor cores"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 import networkx
 
@@ -16,6 +18,7 @@ from cubridge.engine.order.machine import Warp
 from cubridge.engine.order.run import OrderRun
 from cubridge.engine.order.tiles import WarpTile
 from cubridge.engine.order.work import Scenario
+from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.nodes import (
     Cast,
     CopyAsync,
@@ -33,6 +36,9 @@ from cubridge.ir.nodes import (
 )  # fmt: skip
 from cubridge.ir.workers import takes_several
 
+WARPS: Final = WARPGROUP // WARP
+"""Of a warpgroup."""
+
 
 class Kind(StrEnum):
     """What an event is. Of asynchronous work there are two: its start by a worker, and the work itself."""
@@ -47,8 +53,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `worker`: a warpgroup by number; `apart`: done beside it, by copy engine or tensor cores. `amount`: bytes of a
-    copy, multiplications of a gemm, elements of a region. `after`: numbers of the events that it waits for."""
+    """One event. `worker`: a warp, which stands for others of its warpgroup that do the same; `apart`: done beside it, by copy
+    engine or tensor cores. `amount`: bytes of a copy, multiplications of a gemm, elements of a region. `after`: numbers of the
+    events that it waits for."""
 
     number: int
     worker: int
@@ -60,7 +67,7 @@ class Event:
 
 
 def kernel_events(kernel: Kernel, counts: tuple[int, ...] = (4, 3)) -> tuple[Event, ...]:
-    """The events of a block whose work tiles have `counts` key tiles, one worker a warpgroup, in an order that respects `after`.
+    """The events of a block whose work tiles have `counts` key tiles, in an order that respects `after`.
     A kernel whose blocks take one work tile has the first alone. Errors: the first order fault, as `check_order` names it."""
     several = takes_several(kernel)
     dealt = several and any(isinstance(f.type, Counters) for f in kernel.params)
@@ -68,7 +75,7 @@ def kernel_events(kernel: Kernel, counts: tuple[int, ...] = (4, 3)) -> tuple[Eve
     run = _Recorded(kernel, compile_body(kernel, _Recorded), scenario, sizes(kernel, scenario))
     run_agents(run)
     run.check_end()
-    return _by_warpgroup(run)
+    return _by_worker(run)
 
 
 class _Recorded(OrderRun):
@@ -77,7 +84,6 @@ class _Recorded(OrderRun):
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # pyright: ignore[reportArgumentType]
         self.noted: list[Event] = []
-        self.of_warp: dict[int, int] = {}  # event -> warp
         self.last: dict[int, int] = {}  # warp -> its last event
         self.signals: dict[tuple[str, int], list[int]] = {}  # round of a barrier -> what completes it
         self.flights: dict[tuple[str, int, int], list[int]] = {}  # copies or gemms, warp, group -> work in it
@@ -92,8 +98,7 @@ class _Recorded(OrderRun):
     def _add(self, agent: Warp, kind: Kind, stmt: Stmt, after: list[int], amount: int, *, apart: bool) -> int:
         number = len(self.noted)
         needs = tuple(dict.fromkeys(after))
-        self.noted.append(Event(number, agent.warpgroup, kind, stmt, needs, apart, amount))
-        self.of_warp[number] = agent.index
+        self.noted.append(Event(number, agent.index, kind, stmt, needs, apart, amount))
         return number
 
     def fly(self, agent: Warp, kind: Kind, stmt: Stmt, amount: int, after: list[int]) -> int:
@@ -189,40 +194,45 @@ class _Recorded(OrderRun):
         return self.size(declared.cols)
 
 
-def _by_warpgroup(run: _Recorded) -> tuple[Event, ...]:
-    """The events of one warp of each warpgroup, the one with the most; the others of its warpgroup do the same beside it."""
+def _by_worker(run: _Recorded) -> tuple[Event, ...]:
+    """The events of the warps that stand for others; what another one does is what the warp that stands for it does."""
     of_warp: dict[int, list[Event]] = {}
     for event in run.noted:
-        of_warp.setdefault(run.of_warp[event.number], []).append(event)
-    chosen: dict[int, int] = {}
-    for warp, events in of_warp.items():
-        group = events[0].worker
-        if group not in chosen or len(events) > len(of_warp[chosen[group]]):
-            chosen[group] = warp
-    stands_for = {key: e.number for warp in chosen.values() for key, e in _keyed(of_warp[warp])}
-    alike = {e.number: stands_for.get(key) for events in of_warp.values() for key, e in _keyed(events)}
+        of_warp.setdefault(event.worker, []).append(event)
+    shown = representatives(of_warp)
+    number = {w: {key: e.number for key, e in _keyed(of_warp[w])} for w in dict.fromkeys(shown.values())}
+    alike = {e.number: number[shown[w]][key] for w, events in of_warp.items() for key, e in _keyed(events)}
     graph: networkx.DiGraph[int] = networkx.DiGraph()
-    graph.add_nodes_from(e.number for warp in chosen.values() for e in of_warp[warp])
-    for number in list(graph):
-        needs = (alike[x] for x in run.noted[number].after)
-        graph.add_edges_from((a, number) for a in needs if a is not None and a != number)
+    graph.add_nodes_from(n for numbers in number.values() for n in numbers.values())
+    for n in list(graph):
+        graph.add_edges_from((alike[a], n) for a in run.noted[n].after if alike[a] != n)
     order = list(networkx.lexicographical_topological_sort(graph))
-    place = {number: x for x, number in enumerate(order)}
+    place = {n: x for x, n in enumerate(order)}
     return tuple(
         replace(run.noted[n], number=place[n], after=tuple(sorted(place[a] for a in graph.predecessors(n))))
         for n in order
     )
 
 
-_Key = tuple[int, int, bool, int]
-"""Warpgroup, statement, whether apart, and the how manieth."""
+def representatives(of_warp: Mapping[int, list[Event]]) -> dict[int, int]:
+    """For each warp the one that stands for it: one of its warpgroup that does all that it does, the busiest of them."""
+    keys = {warp: {key for key, _ in _keyed(events)} for warp, events in of_warp.items()}
+    found: dict[int, int] = {}
+    for warp in sorted(keys, key=lambda w: (-len(keys[w]), w)):
+        known = (w for w in found.values() if w // WARPS == warp // WARPS and keys[warp] <= keys[w])
+        found[warp] = next(known, warp)
+    return found
+
+
+_Key = tuple[int, bool, int]
+"""A statement, whether apart, and the how manieth."""
 
 
 def _keyed(events: list[Event]) -> list[tuple[_Key, Event]]:
-    seen: dict[tuple[int, int, bool], int] = {}
+    seen: dict[tuple[int, bool], int] = {}
     found: list[tuple[_Key, Event]] = []
     for event in events:
-        key = (event.worker, id(event.stmt), event.apart)
+        key = (id(event.stmt), event.apart)
         seen[key] = seen.get(key, 0) + 1
         found.append(((*key, seen[key]), event))
     return found
