@@ -49,8 +49,7 @@ def _quoted(text: str) -> str:
 
 def graph_svg(timeline: Timeline, edges: Iterable[Edge]) -> str:
     """The timeline with an arrow for everything that one lane waits for another; a file of its own."""
-    end = max((b.end for b in timeline.bars), default=1)
-    scale = (WIDTH - MARGIN) / max(1, end)
+    scale = (WIDTH - MARGIN) / max([1, *(b.end for b in timeline.bars)])
     across = (e for e in edges if timeline.bars[e[0]].lane != timeline.bars[e[1]].lane)
     arrows = (_arrow(timeline.bars[a], timeline.bars[b], scale) for a, b in across)
     return alone((*timeline_layers(timeline), *arrows), WIDTH, LANE * len(timeline.lanes), "events of a block")

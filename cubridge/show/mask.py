@@ -94,7 +94,7 @@ def plane_svg(mask: Mask, plane: Plane) -> Html:
 
 def plane_layers(mask: Mask, plane: Plane) -> Iterator[Html]:
     """Elements, then tiles."""
-    if plane.elements and _BASE64.fullmatch(plane.elements):
+    if plane.elements and plane.scale > 0 and _BASE64.fullmatch(plane.elements):
         side = {
             "width": -(-mask.keys // plane.scale) * plane.scale,
             "height": -(-mask.rows // plane.scale) * plane.scale,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -39,8 +40,18 @@ def _value(kind: Any, value: object, where: str) -> object:
         return _value(next(k for k in get_args(kind) if k is not types.NoneType), value, where)
     if is_dataclass(kind):
         return from_json(kind, value)  # pyright: ignore[reportArgumentType]
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if kind is float and type(value) in (int, float):
+        return _finite(value, where)  # pyright: ignore[reportArgumentType]
     if type(value) is not kind:
         raise ValueError(f"{where} is no {kind.__name__}")
     return value
+
+
+def _finite(value: float, where: str) -> float:
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise ValueError(f"{where} is not finite") from error
+    if not isfinite(number):
+        raise ValueError(f"{where} is not finite")
+    return number

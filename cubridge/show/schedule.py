@@ -28,7 +28,7 @@ _WIDTH, _GAP, _HEIGHT = 6, 2, 60
 
 
 def _bars(work: tuple[Work, ...]) -> Html:
-    most = max(1, *(w.key_tiles for w in work))
+    most = max([1, *(w.key_tiles for w in work)])
     bars: list[Html] = []
     for x, tile in enumerate(work):
         height = _HEIGHT * tile.key_tiles / most

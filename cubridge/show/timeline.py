@@ -58,7 +58,7 @@ def timeline_layers(timeline: Timeline) -> Iterator[Html]:
     """Names of lanes, then bars, those of the critical path above the others."""
     for x, name in enumerate(timeline.lanes):
         yield element("text", name, x=0, y=x * LANE + LANE // 2, class_="lane", dominant_baseline="middle")
-    scale = (WIDTH - MARGIN) / max((b.end for b in timeline.bars), default=1)
+    scale = (WIDTH - MARGIN) / max([1, *(b.end for b in timeline.bars)])
     for bar in sorted(timeline.bars, key=lambda b: (b.critical, b.start)):
         yield _bar(bar, scale)
 

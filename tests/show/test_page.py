@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cubridge.ir.diagnostics import CuError
-from cubridge.show import plots
+from cubridge.show import checks, compiled, plots
 from cubridge.show.page import SECTIONS, framed, page
-from cubridge.show.view import CELLS, read_speed, read_view, view_json
+from cubridge.show.view import CELLS, Run, Speed, Timed, View, read_speed, read_view, view_json
 from tests.support.views import HOSTILE, hostile, small_speed, small_view
 
 _VOID = {"meta", "input", "br"}
@@ -43,6 +46,16 @@ class _Read(HTMLParser):
         self.text.append(data)
 
 
+@cache
+def small_page() -> str:
+    return page(small_view(), small_speed())
+
+
+@cache
+def hostile_page() -> str:
+    return page(hostile(small_view()), hostile(small_speed()))
+
+
 def read(text: str) -> _Read:
     found = _Read()
     found.feed(text)
@@ -57,7 +70,7 @@ def links(found: _Read) -> Iterator[str]:
 
 
 def test_every_section_is_there_and_every_link_leads_somewhere() -> None:
-    found = read(page(small_view(), small_speed()))
+    found = read(small_page())
     names = [a["id"] for _, a in found.elements if a.get("id")]
     assert len(names) == len(set(names))
     assert {*SECTIONS, "speed", "L3", "L4"} <= set(names)
@@ -70,7 +83,7 @@ def test_every_section_is_there_and_every_link_leads_somewhere() -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:
-    text = page(small_view(), small_speed())
+    text = small_page()
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in links(read(text)))
     assert "default-src &#x27;none&#x27;" in text
     assert set(re.findall(r"https?://[^\"'\s<]*", text)) <= {
@@ -80,9 +93,7 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 
 
 def test_hostile_texts_stay_texts() -> None:
-    plain, attacked = (
-        read(page(v, s)) for v, s in ((small_view(), small_speed()), (hostile(small_view()), hostile(small_speed())))
-    )
+    plain, attacked = read(small_page()), read(hostile_page())
     shape = [(tag, sorted(a)) for tag, a in attacked.elements if tag in ("script", "img", "style", "iframe")]
     assert shape == [(tag, sorted(a)) for tag, a in plain.elements if tag in ("script", "img", "style", "iframe")]
     assert "window.hacked" in "".join(attacked.text)
@@ -92,10 +103,10 @@ def test_hostile_texts_stay_texts() -> None:
 
 
 def test_a_page_within_a_page_is_apart() -> None:
-    (frame,) = read(framed(page(hostile(small_view())))).elements
+    (frame,) = read(framed(hostile_page())).elements
     assert frame[0] == "iframe"
     assert frame[1]["sandbox"] == "allow-scripts"
-    assert HOSTILE[:20] not in framed(page(hostile(small_view())))
+    assert HOSTILE[:20] not in framed(hostile_page())
 
 
 def test_of_a_rejected_kernel_no_text_is_shown() -> None:
@@ -117,7 +128,7 @@ def test_without_the_library_the_tables_stand_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_pictures_take_their_colours_from_the_page() -> None:
-    text = page(small_view(), small_speed())
+    text = small_page()
     assert text.count('class="plot"') == 2
     assert "#0102" not in text
     assert "var(--line-0)" in text
@@ -134,6 +145,22 @@ def test_each_kind_of_tile_is_told_apart() -> None:
     assert "rows 0 to 31, keys 32 to 63: visible, walked without the mask, step 1 of 2" in text
 
 
+@given(st.from_type(View), st.none() | st.from_type(Speed))
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_a_view_says_makes_a_page(view: View, speed: Speed | None) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        for user in (checks, compiled):
+            patched.setattr(user, "library_is_missing", lambda: "no plots")
+        read(page(view, speed))
+
+
+@given(st.lists(st.from_type(Run), max_size=10), st.lists(st.from_type(Timed), max_size=3))
+@settings(max_examples=4, deadline=None, derandomize=True)
+def test_whatever_runs_say_can_be_plotted(runs: list[Run], timed: list[Timed]) -> None:
+    read(plots.error_plot("a stage", runs))
+    read(plots.speed_plot(Speed("a device", "a shape", tuple(timed))))
+
+
 def test_a_view_is_read_back() -> None:
     view, speed = small_view(), small_speed()
     assert read_view("view.json", view_json(view)) == view
@@ -148,6 +175,8 @@ def test_a_view_is_read_back() -> None:
         ({"mask": []}, "Mask is written as an object"),
         ({"colour": "red"}, "View has no 'colour'"),
         ({"kernel": None}, "kernel is no str"),
+        ({"runs": [{**asdict(small_view().runs[0]), "worst": 10**400}]}, "worst is not finite"),
+        ({"runs": [{**asdict(small_view().runs[0]), "worst": float("inf")}]}, "worst is not finite"),
     ],
 )
 def test_what_is_no_view_is_refused(change: dict[str, object], said: str) -> None:
