@@ -17,7 +17,7 @@ KINDS: Final = {
     "signal": "signal",
     "start": "start of a copy or gemm",
 }
-LANE, BAR, MARGIN, WIDTH = 34, 22, 120, 1000
+LANE, BAR, MARGIN, WIDTH = 34, 22, 150, 1000
 
 
 def timeline_section(view: View) -> Html:

@@ -30,7 +30,8 @@ def test_a_graph_as_svg_is_by_its_name(tmp_path: Path) -> None:
     root = ElementTree.parse(output).getroot()
     assert root.tag.endswith("svg")
     named = [e.text for e in root.iter() if e.tag.endswith("}text")]
-    assert named == ["warpgroup 0", "copies", "warpgroup 1", "tensor cores", "warpgroup 2", "tensor cores"]
+    consumers = [lane for n in (1, 2) for lane in (f"warpgroup {n} (consumer)", "tensor cores")]
+    assert named == ["warpgroup 0 (producer)", "copies", *consumers]
     assert sum("arrow" in e.get("class", "") for e in root.iter()) > 40
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Final
@@ -61,20 +62,8 @@ def asked(reference: TracedReference) -> Asked:
     text, first = loaded.file.text, 1
     if reference.path is None and loaded.span is not NOWHERE:  # a live callable: its file may hold much else
         first = loaded.span.location[0]
-        text = _block(text.splitlines(), first)
+        text = "".join(inspect.getblock(text.splitlines(keepends=True)[first - 1 :]))
     return Asked(reference.name, reference.path, text, first, tuple(_formulas(reference, loaded.file)))
-
-
-def _block(lines: list[str], first: int) -> str:
-    """A definition: its line, and those below it that are further in or empty."""
-    inner = len(lines[first - 1]) - len(lines[first - 1].lstrip())
-    found = [lines[first - 1]]
-    for line in lines[first:]:
-        is_within = not line.strip() or len(line) - len(line.lstrip()) > inner or line.lstrip().startswith(")")
-        if not is_within and not found[-1].lstrip().startswith("@"):
-            break
-        found.append(line)
-    return "\n".join(found).rstrip() + "\n"
 
 
 def _formulas(reference: TracedReference, file: SourceFile) -> Iterator[Formula]:

@@ -58,7 +58,13 @@ def _lane(events: Sequence[Event], worker: int, apart: bool) -> str:
     if len(workers) == 1:
         return "the block"
     is_only = sum(w // WARPS == worker // WARPS for w in workers) == 1
-    return f"warpgroup {worker // WARPS}" if is_only else f"warp {worker}"
+    return f"{f'warpgroup {worker // WARPS}' if is_only else f'warp {worker}'}{_role(events, worker)}"
+
+
+def _role(events: Sequence[Event], worker: int) -> str:
+    """Who multiplies consumes, who only copies produces."""
+    kinds = {e.kind for e in events if e.worker == worker}
+    return " (consumer)" if Kind.GEMM in kinds else " (producer)" if Kind.COPY in kinds else ""
 
 
 _APART: Final = {Kind.COPY: "copies", Kind.GEMM: "tensor cores"}
