@@ -17,7 +17,7 @@ setup: $(READY)
 $(READY): pyproject.toml setup.py $(wildcard cubridge/backend/ptx/native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install -q torch==2.13.0
-	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test,browser,check]"
+	$(BIN)/python -m pip install -q -e ".[cuda,anthropic,openai,test,check]"
 	touch $(READY)
 
 demo: $(READY)
@@ -48,7 +48,9 @@ compat-%:
 	build/torch-$*/bin/python -m pip install -q -e ".[test]"
 	build/torch-$*/bin/python -m pytest $(COMPAT) -n 2 --dist worksteal
 
+# Playwright drives Debian's chromium, where that is.
 slow: $(READY)
+	$(BIN)/python -c "import playwright" 2>/dev/null || $(BIN)/python -m pip install -q playwright
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
 # FlashAttention-2 on the emulator, unmodified; fetched into .foreign. FLASH_ATTENTION_3 may name a checkout of flash-attention.
