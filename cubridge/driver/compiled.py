@@ -31,6 +31,7 @@ from cubridge.judge.plan import Case, emulator_cases, gpu_cases
 from cubridge.judge.readable import check_readable
 from cubridge.judge.runners import LaunchRunner
 from cubridge.verify.ranges import captured_bound
+from cubridge.verify.size_limits import launch_preconditions
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import Device, LoadedKernel
@@ -83,7 +84,7 @@ def compile_adapted(
         text=adapted.text,
         captures=captures,
         arguments=arguments,
-        preconditions=traced.spec.preconditions,
+        preconditions=launch_preconditions(traced.spec, adapted.target),
         constants=captures.constants(),
         gives_lse=traced.spec.gives_lse,
         inputs=_input_names(traced),

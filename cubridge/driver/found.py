@@ -11,6 +11,7 @@ from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Capture, Remark
 from cubridge.ir.types import DType
 from cubridge.verify.ranges import LARGEST, captured_bound
+from cubridge.verify.size_limits import launch_preconditions
 
 
 def found(spec: AttentionSpec, target: Kernel) -> Found:
@@ -24,7 +25,7 @@ def found(spec: AttentionSpec, target: Kernel) -> Found:
         lse=None if spec.lse is None else print_expr(spec.lse),
         kv_head=print_expr(spec.kv_head),
         captures=tuple(_capture(c) for c in spec.captures),
-        preconditions=tuple(print_expr(p.condition) for p in spec.preconditions),
+        preconditions=tuple(print_expr(p.condition) for p in launch_preconditions(spec, target)),
         specialised=tuple(_remark(r) for r in spec.specialised),
         assumptions=(*(_remark(r) for r in spec.assumptions), *_assumed_by(target, spec)),
         warnings=tuple(_remark(r) for r in spec.warnings),

@@ -124,7 +124,7 @@ CODES: Final[dict[str, str]] = {
     "CU512": "the normalizer of a kernel is no running softmax",
     "CU513": "the score region of a kernel is more than one assignment",
     "CU514": "a normalizer that takes a second sweep over the keys",
-    "CU515": "an expression in a pass option whose integers 32 bits do not hold",
+    "CU515": "an expression in a pass option whose integers 32 bits hold at no sizes",
     "CU516": "a class that cannot be a pass, or an installed pass that cannot be loaded",
     "CU517": "a pass from outside that fails, or gives no kernel",
     "CU520": "query heads that read other key heads than the kernel's",

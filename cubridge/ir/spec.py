@@ -71,10 +71,11 @@ class RowReduction:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """A boolean formula of sizes that every launch must meet; found where `span` points."""
+    """A boolean formula of sizes that every launch must meet; found where `span` points. `help`: what to do where it is not."""
 
     condition: Expr
     span: Span = NOWHERE
+    help: str = "adapt the reference again at these sizes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from typing import ClassVar
 from cubridge.ir.nodes import TILE_ARGUMENTS, Assign, Attr, Function, If, Kernel, Name, Node, Stmt, TileList
 from cubridge.ir.walk import walk
 from cubridge.passes.base import Pass, PassContext
+from cubridge.passes.host_params import renumbered
 from cubridge.passes.regions import with_region
+from cubridge.passes.wide import without_unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,7 @@ class DropDeadCode(Pass):
         kernel = _without_tile_fields(kernel)
         used = _fields("p", (*kernel.regions, kernel.schedule, *kernel.body))
         used |= _fields("p", (f for f in kernel.params if f.name in used and isinstance(f.type, TileList)))
-        params = tuple(f for f in kernel.params if f.fixed or f.name in used)
-        return kernel if params == kernel.params else replace(kernel, params=params)
+        return renumbered(without_unread(kernel, frozenset(f.name for f in kernel.params if not f.fixed) - used))
 
 
 def _live(region: Function) -> tuple[Stmt, ...]:

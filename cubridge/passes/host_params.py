@@ -31,6 +31,7 @@ from cubridge.ir.types import DType
 from cubridge.ir.walk import map_children, rewrite, walk
 from cubridge.passes.regions import free_name, param
 from cubridge.passes.scale import host_value, scale_of, without_casts
+from cubridge.passes.wide import without_unread
 
 
 class HostParams:
@@ -200,21 +201,21 @@ def without_unused_hosts(kernel: Kernel, keep: Collection[str] = ()) -> Kernel:
         if isinstance(n, Attr)
     }
 
-    def stays(field: Field) -> bool:
+    def is_unread(field: Field) -> bool:
         match field.type:
             case Scalar(_, host) if not field.fixed and host is not None and not isinstance(host, Name):
-                return field.name in used or field.name in keep
+                return field.name not in used and field.name not in keep
             case _:
-                return True
+                return False
 
-    params = tuple(f for f in kernel.params if stays(f))
-    return kernel if params == kernel.params else _renumbered(replace(kernel, params=params))
+    changed = without_unread(kernel, frozenset(f.name for f in kernel.params if is_unread(f)))
+    return kernel if changed is kernel else renumbered(changed)
 
 
 _NUMBERED: Final = re.compile(r"(.+)_\d+")
 
 
-def _renumbered(kernel: Kernel) -> Kernel:
+def renumbered(kernel: Kernel) -> Kernel:
     """The kernel whose numbered parameters have the names that have become free."""
     for field in kernel.params:
         match = _NUMBERED.fullmatch(field.name)

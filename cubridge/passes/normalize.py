@@ -17,6 +17,7 @@ from cubridge.passes.options import RowTerm
 from cubridge.passes.shift import with_shift
 from cubridge.passes.softmax import softmax_of
 from cubridge.passes.weights import with_weights
+from cubridge.passes.wide import within_32_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class RewriteNormalize(Pass):
     requires:  weight over x (the score) and m (any number per row; weight and its sums then have degree 1 in exp(-m)); finalize
                over acc, m and the rows. A score that is masked has weight 0. Without `lse` there is none, unless out = acc / l.
     ensures:   a softmax gives the source kernel back.
-    Errors:    CU505 to CU507 for names and types, CU512 for the kernel, CU514 for a normalizer that takes two sweeps."""
+    Errors:    CU505 to CU507 for names and types, CU512 for the kernel, CU514 for a normalizer that takes two sweeps; CU515."""
 
     name: ClassVar[str] = "rewrite-normalize"
     example: ClassVar[str] = 'rewrite-normalize{weight="maximum(x, 0.0)",finalize="acc"}'
@@ -42,7 +43,8 @@ class RewriteNormalize(Pass):
         normalizer = self._resolved(kernel)
         if is_source_softmax(normalizer, kernel):
             return kernel
-        return with_finalize(with_weights(kernel, softmax, normalizer), softmax, normalizer)
+        changed = with_finalize(with_weights(kernel, softmax, normalizer), softmax, normalizer)
+        return within_32_bits(changed, self.weight.span)
 
     def _resolved(self, kernel: Kernel) -> Normalizer:
         """The expressions in the kernel's names."""

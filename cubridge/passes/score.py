@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cubridge.ir.nodes import Assign, Expr, Kernel, Name, Stmt
+from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.stable import stable
 from cubridge.ir.walk import free_names
 from cubridge.passes.base import Pass, PassContext, fault
@@ -16,7 +17,7 @@ from cubridge.passes.regions import SCORE, assign, with_region
 from cubridge.passes.scale import ONE, Scale
 from cubridge.passes.softmax import softmax_of, unit, with_scale
 from cubridge.passes.terms import Algebra, Terms, rebuilt, scaled
-from cubridge.passes.wide import refuse_wide
+from cubridge.passes.wide import within_32_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,7 @@ class RewriteScore(Pass):
     def run(self, kernel: Kernel, ctx: PassContext) -> Kernel:
         softmax = softmax_of(kernel)
         score = stable(Coercion(kernel).number(resolve(self.score, kernel, ("s", "i", "j"))))
-        kernel = with_score(with_scale(kernel, softmax, ONE), Algebra(kernel).terms(score))
-        refuse_wide(kernel, self.score.span)
-        return kernel
+        return with_score(with_scale(kernel, softmax, ONE), Algebra(kernel).terms(score), self.score.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,9 @@ def score_of(kernel: Kernel) -> Expr:
             raise fault("CU513", "the score region is more than one assignment to `s`", kernel.region("score").span)
 
 
-def with_score(kernel: Kernel, terms: Terms) -> Kernel:
+def with_score(kernel: Kernel, terms: Terms, span: Span = NOWHERE) -> Kernel:
+    """Errors: as `within_32_bits`."""
     params = HostParams(without_unused_hosts(with_region(kernel, "score", ())), "score")
     value = params.lower(rebuilt(terms))
     body: tuple[Stmt, ...] = () if value == SCORE else (assign("s", value),)
-    return with_region(params.kernel, "score", body)
+    return within_32_bits(with_region(params.kernel, "score", body), span)

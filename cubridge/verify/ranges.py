@@ -7,15 +7,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cubridge.ir.algebra.exprs import operation
+from cubridge.ir.algebra.growth import dominates, growth
 from cubridge.ir.algebra.interval import EVERYTHING, INTEGERS, Interval, image
+from cubridge.ir.algebra.normal import poly, to_expr
+from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import (
+    SIZES,
     Assign,
     Attr,
     Binary,
     Call,
     Captured,
     Expr,
+    Field,
     For,
     Function,
     If,
@@ -36,22 +42,35 @@ from cubridge.ir.walk import children, free_names
 LIMITS: Final[Mapping[str, int]] = {"B": 512, "Hq": 256, "Hk": 256, "Lq": 2**20, "Lk": 2**20, "D": 256}
 """The largest sizes that a kernel has to be right for, unless the caller says others."""
 
+BEYOND: Final = 1024
+"""How far rows and keys of a tile may reach past the end."""
 LARGEST: Final = 2**31 - 1
 LARGEST_ENTRY: Final = 2**15 - 1
 """Of a list of key tiles."""
 _BOUNDS: Final = (LARGEST, *(2**n for n in reversed(range(31))))
+_PAST_ROWS: Final = Poly.atom(Name("Lq")) + BEYOND
+_PAST_KEYS: Final = Poly.atom(Name("Lk")) + BEYOND
+_GROWN: Final[Mapping[str, Poly]] = {
+    **dict.fromkeys(("j", "kv_start", "t"), _PAST_KEYS),
+    "i": _PAST_ROWS,
+    "tile.q_start": Poly.atom(Name("Lq")),
+    "tile.b": Poly.atom(Name("B")),
+    "tile.h": Poly.atom(Name("Hq")),
+    "tile.hk": Poly.atom(Name("Hk")),
+}
+"""What places never pass. A query tile starts within the rows."""
 
 
 def check_region_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
     """CU224 in regions: each smallest expression that may leave 32 bits when sizes are at most `limits`."""
     for region in kernel.regions:
-        yield from _Ranges(kernel, limits).function(region)
+        yield from Ranges.of(kernel, limits).function(region)
 
 
 def check_body_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
     """The same in the schedule and the kernel body."""
-    yield from _Ranges(kernel, limits).function(kernel.schedule)
-    yield from _Ranges(kernel, limits).body(kernel.body)
+    yield from Ranges.of(kernel, limits).function(kernel.schedule)
+    yield from Ranges.of(kernel, limits).body(kernel.body)
 
 
 def captured_bound(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> int:
@@ -63,7 +82,7 @@ def captured_bound(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> int:
 def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Interval) -> bool:
     known: dict[str, Interval] = {}
     for region in sorted(kernel.regions, key=lambda r: r.name != "tile_setup"):
-        ranges = _Ranges(kernel, limits, captured)
+        ranges = Ranges.of(kernel, limits, captured)
         ranges.names |= known
         if any(ranges.function(region)):
             return False
@@ -72,31 +91,43 @@ def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Interval) -> boo
 
 
 @dataclass(slots=True)
-class _Ranges:
+class Ranges:
     """Ranges of the integers of one body. Where nothing is known it is EVERYTHING, and never a fault. `captured`: the range of
-    every captured integer."""
+    every captured integer. `grown`: polynomials of sizes that names never pass; `held`: some that stay within 32 bits at every
+    launch. With `asks`, what `held` would have to say besides is added to it, where small sizes meet it. `of_launch`: names; what
+    is made of them alone a launch computes, in integers of any width."""
 
-    kernel: Kernel
     limits: Mapping[str, int]
     captured: Interval = EVERYTHING
-    names: dict[str, Interval] = field(default_factory=dict)
-    faults: list[Diagnostic] = field(default_factory=list)
+    params: tuple[Field, ...] = ()
+    names: dict[str, Interval] = field(default_factory=dict[str, Interval])
+    grown: dict[str, Poly] = field(default_factory=dict[str, Poly])
+    held: list[Poly] = field(default_factory=list[Poly])
+    asks: bool = False
+    of_launch: frozenset[str] = frozenset()
+    faults: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def __post_init__(self) -> None:
         sizes = self.limits
-        rows, keys = sizes["Lq"] + 1024, sizes["Lk"] + 1024  # tiles reach past the end
+        rows, keys = sizes["Lq"] + BEYOND, sizes["Lk"] + BEYOND
         most = {"i": rows, "j": keys, "kv_start": keys, "e": 1024, "r": 16, "t": keys, "tile.q_start": rows}
         most |= {"tile.b": sizes["B"] - 1, "tile.h": sizes["Hq"] - 1, "tile.hk": sizes["Hk"] - 1}
         self.names |= {name: Interval(1, value) for name, value in sizes.items()}
-        self.names |= {c.name: Interval.exactly(c.value) for c in self.kernel.constants if isinstance(c.value, int)}
         self.names |= {name: Interval(0, value) for name, value in most.items()}
-        for item in self.kernel.params:
-            if isinstance(item.type, Scalar) and item.type.host is not None:
-                self.names[f"p.{item.name}"] = self._of_host(item.type.host, item.type.dtype)
+        self.grown |= {name: Poly.atom(Name(name)) for name in sizes} | _GROWN
 
-    def _of_host(self, value: Expr, dtype: DType) -> Interval:
-        if not dtype.is_int:
-            return EVERYTHING
+    @staticmethod
+    def of(kernel: Kernel, limits: Mapping[str, int] = LIMITS, captured: Interval = EVERYTHING) -> Ranges:
+        """With what is known of a kernel's constants and parameters."""
+        ranges = Ranges(limits, captured, kernel.params)
+        ranges.names |= {c.name: Interval.exactly(c.value) for c in kernel.constants if isinstance(c.value, int)}
+        for item in kernel.params:
+            if isinstance(item.type, Scalar) and item.type.host is not None and item.type.dtype.is_int:
+                ranges.names[f"p.{item.name}"] = ranges.of_host(item.type.host)
+                ranges.held += held_by(item)
+        return ranges
+
+    def of_host(self, value: Expr) -> Interval:
         captured = free_names(value) - self.names.keys()
         self.names |= dict.fromkeys(captured, self.captured)
         found = self.quiet(value)
@@ -128,10 +159,9 @@ class _Ranges:
                     self.range(child)
             match stmt:
                 case Assign(Name(name), value):
-                    self.names[name] = self._joined(name, self.quiet(value))
+                    self._assign(name, value)
                 case Assign(Attr(Name(scope), name), value):
-                    field = f"{scope}.{name}"
-                    self.names[field] = self._joined(field, self.quiet(value))
+                    self._assign(f"{scope}.{name}", value)
                 case If(_, then, orelse):
                     self._block(then)
                     self._block(orelse)
@@ -143,9 +173,22 @@ class _Ranges:
                 case _:
                     pass
 
-    def _joined(self, name: str, new: Interval) -> Interval:
-        """The range after an assignment; a name with several has no range, since loops may carry either value on."""
-        return new if self.names.get(name, new) == new else EVERYTHING
+    def _assign(self, name: str, value: Expr) -> None:
+        """A name with several ranges has none, since loops may carry either value on."""
+        new, grown = self.quiet(value), growth(value, self._growth)
+        if name not in self.names and grown is not None:
+            self.grown[name] = grown
+        else:
+            self.grown.pop(name, None)
+        self.names[name] = new if self.names.get(name, new) == new else EVERYTHING
+
+    def _growth(self, expr: Expr) -> Poly | None:
+        """Of a name or field: what is known of its form, else of its range."""
+        name = expr.id if isinstance(expr, Name) else _field(expr)
+        known = self.names.get(name, EVERYTHING)
+        if name in self.grown or not known.is_bounded:
+            return self.grown.get(name)
+        return Poly.constant(int(max(abs(known.low), abs(known.high))))
 
     def range(self, expr: Expr) -> Interval:
         match expr:
@@ -170,7 +213,7 @@ class _Ranges:
                 return EVERYTHING
 
     def _of_element(self, name: str) -> Interval:
-        match next((item.type for item in self.kernel.params if item.name == name), None):
+        match next((item.type for item in self.params if item.name == name), None):
             case Captured(dtype) if dtype.is_int:
                 return self.captured
             case TileList():
@@ -188,12 +231,48 @@ class _Ranges:
 
     def _checked(self, expr: Binary, value: Interval) -> Interval:
         largest = value.high if value.high > -value.low else value.low
-        if abs(largest) <= LARGEST or value == EVERYTHING or _is_wide(expr):
+        if abs(largest) <= LARGEST or value == EVERYTHING or _is_wide(expr) or self._is_of_launch(expr):
             return value
+        if self._is_held(growth(expr, self._growth)):
+            return Interval(max(value.low, -LARGEST), min(value.high, LARGEST))
         sizes = ", ".join(f"{n}={v}" for n, v in self.limits.items() if n != "D")
         message = f"`{print_expr(expr)}` reaches {largest} at {sizes}, which 32 bits do not hold"
         self.faults.append(Diagnostic("CU224", message, expr.span, help="put `i64(..)` around its first operand"))
         return EVERYTHING
+
+    def _is_of_launch(self, expr: Expr) -> bool:
+        return bool(self.of_launch) and free_names(expr) <= self.of_launch
+
+    def _is_held(self, size: Poly | None) -> bool:
+        """Do launches keep a value that never passes `size` within 32 bits."""
+        if size is None or any(dominates(most, size) for most in self.held):
+            return size is not None
+        if not self.asks or not _fits_when_small(size):
+            return False
+        terms = sorted(size.terms, key=lambda t: (-len(t[0]), repr(t[0])))
+        self.held = [most for most in self.held if not dominates(size, most)] + [Poly(tuple(terms))]
+        return True
+
+
+def held_by(item: Field) -> tuple[Poly, ...]:
+    """The polynomial of sizes that an integer parameter is: a launch is refused where 32 bits do not hold it."""
+    match item.type:
+        case Scalar(DType.I32, host) if host is not None:
+            value = poly(host)
+            of_sizes = all(isinstance(a, Name) and a.id in SIZES for a in value.atoms())
+            return (value,) if of_sizes else ()
+        case _:
+            return ()
+
+
+def _fits_when_small(size: Poly) -> bool:
+    small: dict[str, int | float] = {**dict.fromkeys(SIZES, 1), "D": LIMITS["D"]}
+    return bool(evaluate_number(to_expr(size), small) <= LARGEST)
+
+
+def _field(expr: Expr) -> str:
+    """`p.x` of a field, "" of anything else."""
+    return f"{expr.base.id}.{expr.name}" if isinstance(expr, Attr) and isinstance(expr.base, Name) else ""
 
 
 def _is_wide(expr: Expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.compiled import compile_adapted
+from cubridge.driver.report import Verdict
 from cubridge.ir.diagnostics import CuError
+from cubridge.judge.findings import Findings
 from tests.backend.fake_device import FakeDevice
 
 L = 40
@@ -320,6 +323,31 @@ def test_a_call_reads_no_tensor_on_the_host(reading_everywhere: Adapted) -> None
     for _ in range(2):
         assert run(q, k, v, **{n: x.to(meta) for n, x in captured.items()}).shape == q.shape
     assert len(device.launches) == 2
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def hashed(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    return times(scores(q, k).masked_fill((i * 2000003 + j * 17) % 3 == 0, -torch.inf).softmax(-1), v)
+
+
+def test_sizes_at_which_integers_leave_32_bits_are_refused() -> None:
+    adapted, device = adapt_unchecked(hashed, "sm80"), PtxDevice(ONE_SCHEDULE)
+    run = compile_adapted(adapted, lambda _: device, check=False)
+    most = "17 * Lk + 2000003 * Lq + 2048020480"
+    assert f"requires   {most} <= 2147483647    [line " in adapted.reference.explain()
+    assert f"{most} <= 2147483647" in adapted.report(Findings((), (), (), Verdict.INTERPRETED, ())).found.preconditions
+    check(run, hashed, qkv(49, L))
+    with pytest.raises(CuError, match="the call has Lq = 50") as caught:
+        run(*qkv(50, L))
+    assert caught.value.diagnostics[0].code == "CU823" and "compare quotients" in str(caught.value)
+    assert caught.value.diagnostics[0].span.text.startswith("scores(q, k).masked_fill")
+    bare = compile_adapted(adapted, lambda _: device, check=False)
+    bare.plan = replace(bare.plan, preconditions=())
+    with pytest.raises(CuError, match="does not fit the `int` parameter `largest`"):
+        bare(*qkv(50, L))
 
 
 # ---- modes of PyTorch ------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def check_preconditions(preconditions: Sequence[Precondition], names: Mapping[st
                     "CU823",
                     f"this kernel holds only where {print_expr(precondition.condition)}; the call has {given}",
                     precondition.span,
-                    help="adapt the reference again at these sizes",
+                    help=precondition.help,
                 )
             )
 
