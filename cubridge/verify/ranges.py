@@ -94,8 +94,8 @@ def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Interval) -> boo
 class Ranges:
     """Ranges of the integers of one body. Where nothing is known it is EVERYTHING, and never a fault. `captured`: the range of
     every captured integer. `grown`: polynomials of sizes that names never pass; `held`: some that stay within 32 bits at every
-    launch. With `asks`, what `held` would have to say besides is added to it, where small sizes meet it. `of_launch`: names; what
-    is made of them alone a launch computes, in integers of any width."""
+    launch. With `asks`, what `held` would have to say besides is added to it, with some room, where small sizes meet it.
+    `of_launch`: names; what is made of them alone a launch computes, in integers of any width."""
 
     limits: Mapping[str, int]
     captured: Interval = EVERYTHING
@@ -247,9 +247,9 @@ class Ranges:
         """Do launches keep a value that never passes `size` within 32 bits."""
         if size is None or any(dominates(most, size) for most in self.held):
             return size is not None
-        if not self.asks or not _fits_when_small(size):
+        if not self.asks or not _fits_when_small(size + BEYOND):
             return False
-        terms = sorted(size.terms, key=lambda t: (-len(t[0]), repr(t[0])))
+        terms = sorted((size + BEYOND).terms, key=lambda t: (-len(t[0]), repr(t[0])))
         self.held = [most for most in self.held if not dominates(size, most)] + [Poly(tuple(terms))]
         return True
 

@@ -336,7 +336,7 @@ def hashed(q, k, v):
 def test_sizes_at_which_integers_leave_32_bits_are_refused() -> None:
     adapted, device = adapt_unchecked(hashed, "sm80"), PtxDevice(ONE_SCHEDULE)
     run = compile_adapted(adapted, lambda _: device, check=False)
-    most = "17 * Lk + 2000003 * Lq + 2048020480"
+    most = "17 * Lk + 2000003 * Lq + 2048021504"
     assert f"requires   {most} <= 2147483647    [line " in adapted.reference.explain()
     assert f"{most} <= 2147483647" in adapted.report(Findings((), (), (), Verdict.INTERPRETED, ())).found.preconditions
     check(run, hashed, qkv(49, L))
