@@ -9,6 +9,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeGuard, TypeVar, assert_never
 
+from cubridge.ir.algebra.exprs import operation
+from cubridge.ir.algebra.normal import poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import (
@@ -212,6 +214,13 @@ def _power(a: Any, b: Any) -> Any:
     return value
 
 
-def divides_by_zero(expr: Binary) -> bool:
-    """Is it a division by a number that is 0, whatever names stand for."""
-    return expr.op in ("/", "//", "%") and known_number(expr.right, {}) == 0
+_DIVISIONS: Final = ("/", "//", "%", "floor_div", "floor_mod", "ceil_div")
+
+
+def divides_by_zero(expr: Expr) -> bool:
+    """Is it a division by what is 0, whatever names stand for."""
+    match operation(expr):
+        case (fn, (_, by)) if fn in _DIVISIONS:
+            return known_number(by, {}) == 0 or poly(by).as_int() == 0
+        case _:
+            return False

@@ -150,10 +150,14 @@ def _unary(expr: Expr, op: str, operand: ValueType) -> ValueType:
     return operand
 
 
-def _binary(expr: Binary, left: ValueType, right: ValueType, scope: Scope) -> ValueType:
-    axes = left.axes | right.axes
+def _no_zero_divisor(expr: Expr) -> None:
     if divides_by_zero(expr):
         fail("CU207", "this divides by 0", expr)
+
+
+def _binary(expr: Binary, left: ValueType, right: ValueType, scope: Scope) -> ValueType:
+    axes = left.axes | right.axes
+    _no_zero_divisor(expr)
     if expr.op in _LOGIC:
         if left.dtype is not right.dtype or left.dtype.is_float or left.partial or right.partial:
             fail("CU202", f"`{expr.op}` does not apply to {left} and {right}", expr)
@@ -222,6 +226,7 @@ def _call(expr: Call, fn: str, args: tuple[Expr, ...], scope: Scope) -> ValueTyp
     if len(args) != info.arity:
         fail("CU206", f"`{fn}` takes {info.arity} arguments, not {len(args)}", expr)
     kinds = tuple(infer(a, scope) for a in args)
+    _no_zero_divisor(expr)
     axes = frozenset[Axis]().union(*(k.axes for k in kinds))
     match info.result:
         case Result.ADD_LANES:

@@ -55,6 +55,8 @@ class Coercion:
 
     def typed(self, expr: Expr) -> tuple[Expr, Kind]:
         """The expression with casts, and what it is."""
+        if divides_by_zero(expr):
+            raise fault("CU507", "this divides by 0", expr.span)
         match expr:
             case BoolLit():
                 return expr, "bool"
@@ -95,8 +97,6 @@ class Coercion:
     def _binary(self, expr: Binary) -> tuple[Expr, Kind]:
         if expr.op in ("+", "-"):
             return self._sum(expr)
-        if divides_by_zero(expr):
-            raise fault("CU507", "this divides by 0", expr.span)
         (left, a), (right, b) = self.typed(expr.left), self.typed(expr.right)
         if expr.op in ("&", "|", "^") and a == b == "bool":
             return Binary(expr.op, left, right, span=expr.span), "bool"

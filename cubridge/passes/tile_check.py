@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate
-from cubridge.ir.nodes import SIZES, Assign, Attr, Expr, Function, Index, Kernel, Name, Node, Record, Row, Scalar
+from cubridge.ir.nodes import (
+    SIZES,
+    Assign,
+    Attr,
+    Binary,
+    Expr,
+    Function,
+    Index,
+    Kernel,
+    Name,
+    Node,
+    Record,
+    Row,
+    Scalar,
+)
 from cubridge.ir.walk import free_names, rewrite, walk
 from cubridge.passes.shape import tile_shape
 from cubridge.passes.tiles import Box, Interval, Truth, truth
@@ -77,6 +91,7 @@ def _number(expr: Expr, values: Values) -> int:
 
 # ---- the check -------------------------------------------------------------------------------------------------------
 
+_SCOPES: Final = (Name("p"), Name("tile"))
 _LENGTHS: Final = ((1, 1), (1, 300), (300, 1), (257, 257), (130, 400), (400, 130))
 _UNKNOWN_VALUES: Final = (0, 70)
 
@@ -97,12 +112,23 @@ def tile_fault(kernel: Kernel, predicate: Expr) -> TileFault | None:
             values |= {name: _number(host, values) for name, host in known.items()}
         except CuError:  # a division by Lq // 4, say: the mask has no meaning at these lengths
             continue
+        if _divides_by_zero(predicate, values):
+            continue
         for q_start in range(0, lq, rows):
             tile = {**values, Attr(Name("tile"), "q_start"): q_start}
             fault = _tile_fault(kernel, predicate, tile, (rows, keys, lq, lk))
             if fault is not None:
                 return fault
     return None
+
+
+def _divides_by_zero(predicate: Expr, values: Values) -> bool:
+    """Is a divisor that a launch knows 0."""
+    divisors = [n.right for n in walk(predicate) if isinstance(n, Binary) and n.op in ("//", "%")]
+    known = [
+        d for d in divisors if all(n in values for n in walk(d) if isinstance(n, Name | Attr) and n not in _SCOPES)
+    ]
+    return any(_number(d, values) == 0 for d in known)
 
 
 def _without_loads(kernel: Kernel, predicate: Expr) -> tuple[Kernel, Expr, list[Name]]:

@@ -244,10 +244,12 @@ class Ranges:
         return bool(self.of_launch) and free_names(expr) <= self.of_launch
 
     def _is_held(self, size: Poly | None) -> bool:
-        """Do launches keep a value that never passes `size` within 32 bits."""
-        if size is None or any(dominates(most, size) for most in self.held):
-            return size is not None
-        if not self.asks or not _fits_when_small(size + BEYOND):
+        """Do launches, or the limits, keep a value that never passes `size` within 32 bits."""
+        if size is None:
+            return False
+        if _is_within(size, self.limits) or any(dominates(most, size) for most in self.held):
+            return True
+        if not self.asks or not _is_within(size + BEYOND, {**dict.fromkeys(SIZES, 1), "D": LIMITS["D"]}):
             return False
         terms = sorted((size + BEYOND).terms, key=lambda t: (-len(t[0]), repr(t[0])))
         self.held = [most for most in self.held if not dominates(size, most)] + [Poly(tuple(terms))]
@@ -265,9 +267,8 @@ def held_by(item: Field) -> tuple[Poly, ...]:
             return ()
 
 
-def _fits_when_small(size: Poly) -> bool:
-    small: dict[str, int | float] = {**dict.fromkeys(SIZES, 1), "D": LIMITS["D"]}
-    return bool(evaluate_number(to_expr(size), small) <= LARGEST)
+def _is_within(size: Poly, sizes: Mapping[str, int]) -> bool:
+    return bool(evaluate_number(to_expr(size), dict[str, int | float](sizes)) <= LARGEST)
 
 
 def _field(expr: Expr) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from cubridge.ir.algebra.hosts import is_positive
 from cubridge.ir.algebra.interval import Interval
 from cubridge.ir.algebra.normal import to_expr
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.nodes import SIZES, Binary, Field, IntLit, Kernel, Name
 from cubridge.ir.source import Span
 from cubridge.ir.spec import AttentionSpec, Precondition
+from cubridge.ir.walk import free_names, walk
 from cubridge.verify.ranges import LARGEST, LIMITS, Ranges, check_region_ranges, held_by
 
 
@@ -48,6 +51,26 @@ def spec_limits(spec: AttentionSpec) -> tuple[Precondition, ...]:
         ranges.range(expr)
         places = {most: places.get(most, expr.span) for most in ranges.held}
     return tuple(_precondition(most, span) for most, span in places.items())
+
+
+def of_formulas(spec: AttentionSpec) -> tuple[Precondition, ...]:
+    """What the formulas of a spec ask of sizes, beside what its reference was seen to ask: integers of 32 bits, divisors that are
+    not 0."""
+    return (*spec_limits(spec), *_divisors(spec))
+
+
+def _divisors(spec: AttentionSpec) -> Iterator[Precondition]:
+    known = {p.condition for p in spec.preconditions}
+    exprs = (spec.mask, spec.score, spec.weight, spec.finalize, *(r.body for r in spec.rows))
+    for node in (n for e in exprs for n in walk(e)):
+        match node:
+            case Binary("/", _, by) if free_names(by) <= {*SIZES} and not is_positive(by):
+                condition = Binary("!=", by, IntLit(0))
+                if condition not in known:
+                    known.add(condition)
+                    yield Precondition(condition, node.span)
+            case _:
+                pass
 
 
 def launch_preconditions(spec: AttentionSpec, kernel: Kernel) -> tuple[Precondition, ...]:

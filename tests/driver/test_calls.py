@@ -350,6 +350,21 @@ def test_sizes_at_which_integers_leave_32_bits_are_refused() -> None:
         bare(*qkv(50, L))
 
 
+def divided(q, k, v):
+    i, j, more = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2]), k.shape[2] - q.shape[2]
+    s = (scores(q, k) * (3.0 / more)).masked_fill(j > i + 3 * (k.shape[2] // more), -torch.inf)
+    return times(s.softmax(-1), v)
+
+
+def test_sizes_at_which_a_divisor_is_0_are_refused() -> None:
+    run = operator(divided)
+    for lq, lk in ((40, 70), (90, 130)):
+        check(run, divided, qkv(lq, lk))
+    with pytest.raises(CuError, match=r"holds only where Lk != Lq; the call has Lq = 40, Lk = 40") as caught:
+        run(*qkv())
+    assert caught.value.diagnostics[0].code == "CU823"
+
+
 # ---- modes of PyTorch ------------------------------------------------------------------------------------------------
 
 

@@ -82,6 +82,10 @@ def test_parameters_are_shared_and_named_after_their_use() -> None:
         ("s + x", "CU505"),
         ("rowmax(s)", "CU507"),
         ("s // 2", "CU507"),
+        ("s / (Lq - Lq)", "CU507"),
+        ("s + i % (Hk - Hk)", "CU507"),
+        ("s + floor_mod(j, 0 * Lk)", "CU507"),
+        ("s + ceil_div(i, (Lq + 1) * Lk - Lk - Lk * Lq)", "CU507"),
     ],
 )
 def test_what_a_score_cannot_be(text: str, code: str | None) -> None:

@@ -18,10 +18,13 @@ _LARGEST: Final = (1 << 31) - 1
 
 def launch_faults(kernel: Kernel, contract: LaunchContract, form: Mapping[str, int | float]) -> Iterator[Diagnostic]:
     """CU428 for a grid that is no number of blocks, or not one block for each query tile where no block takes several; and for
-    parameters that have no value. `form`: D and the macros of the instantiation."""
+    parameters that have no value, those of a variant at any sizes, since preconditions may exclude some. `form`: D and the
+    macros of the instantiation."""
     tile = int(evaluate_number(contract.query_tile, form))
     loops = any(isinstance(node, Break) for node in walk(kernel))
-    formulas = [(f.name, f.value.expr) for f in contract.params if isinstance(f.value, HostValue)]
+    formulas = [(f, f.value.expr) for f in contract.params if isinstance(f.value, HostValue)]
+    valued: set[str] = set()
+    sizes: Mapping[str, int] = {}
     for sizes in _sizes(tile, int(evaluate_number(contract.key_tile, form))):
         names = {**_MACHINE, **form, **sizes}
         grid = known_number(contract.grid, names)
@@ -30,9 +33,14 @@ def launch_faults(kernel: Kernel, contract: LaunchContract, form: Mapping[str, i
             yield _fault(f"the grid is {grid} blocks", contract.grid, sizes)
         elif not loops and grid != tiles:
             yield _fault(f"the grid has {grid} blocks, one for each query tile would be {tiles}", contract.grid, sizes)
-        for name, expr in formulas:
-            if free_names(expr) <= names.keys() and known_number(expr, names) is None:
-                yield _fault(f"`p.{name}` has no value", expr, sizes)
+        for field, expr in formulas:
+            if not free_names(expr) <= names.keys() or known_number(expr, names) is not None:
+                valued.add(field.name)
+            elif not field.patched:
+                yield _fault(f"`p.{field.name}` has no value", expr, sizes)
+    for field, expr in formulas:
+        if field.patched and field.name not in valued:
+            yield _fault(f"`p.{field.name}` has no value", expr, sizes)
 
 
 def _sizes(rows: int, keys: int) -> Iterator[dict[str, int]]:

@@ -10,9 +10,9 @@ import sympy
 from torch import Tensor
 
 from cubridge.frontend.reference.algebra import integers
-from cubridge.frontend.reference.algebra.predicates import TRUE, is_zero
+from cubridge.frontend.reference.algebra.predicates import TRUE, is_zero, negation
 from cubridge.frontend.reference.algebra.reduce import renewed
-from cubridge.frontend.reference.algebra.terms import Arena, Size, Term, arena, const, index, size, walk
+from cubridge.frontend.reference.algebra.terms import Arena, Size, Term, arena, const, index, size, sizes_only, walk
 from cubridge.frontend.reference.attention import Axes
 from cubridge.frontend.reference.captured_numbers import captured_numbers
 from cubridge.frontend.reference.captures import CaptureTable
@@ -62,6 +62,7 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
     out, lse = _results(reference, recording, lifter, axes)
     attention = extract(out, lse, axes)
     normalizer = normalize(attention)
+    conditions += _divisors(reference, current)
     table = CaptureTable(lifter, attention.computed, reference.span)
     writer = ExprWriter(table.subscript, reference.span)
     rows = tuple(RowReduction(r.name, r.kind, writer.expr(r.over), writer.expr(r.body)) for r in normalizer.rows)
@@ -176,6 +177,12 @@ def _conditions(recording: Recording, reader: SizeReader) -> tuple[_Conditions, 
     required = [(t, s) for t, s in found.items() if t is not TRUE]
     own = [(t, s) for t, s in required if any(isinstance(x, Size) and x.name not in _SIZES for x in walk(t))]
     return _independent([c for c in required if c not in own]), own
+
+
+def _divisors(reference: Reference, current: Arena) -> _Conditions:
+    """Sizes at which an integer would be divided by 0."""
+    nonzero = [(negation(is_zero(t)), span) for t, span in current.divisors.items() if sizes_only(t)]
+    return [(t, reference.span if span is NOWHERE else span) for t, span in nonzero if t is not TRUE]
 
 
 def _independent(conditions: list[tuple[Term, Span]]) -> list[tuple[Term, Span]]:

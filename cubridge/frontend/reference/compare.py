@@ -26,7 +26,7 @@ from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.nodes import Call
 from cubridge.ir.spec import AttentionSpec, Precondition, Remark, Shape
 from cubridge.ir.walk import free_names, walk
-from cubridge.verify.size_limits import spec_limits
+from cubridge.verify.size_limits import of_formulas
 
 TOLERANCE: Final = 1e-7
 SHAPES: Final = 2
@@ -57,7 +57,7 @@ def compare(traced: Traced) -> AttentionSpec:
     return replace(
         traced.spec,
         warnings=(*traced.spec.warnings, *remarks),
-        preconditions=(*traced.spec.preconditions, *_on_ones(traced, run_at), *spec_limits(traced.spec)),
+        preconditions=(*traced.spec.preconditions, *_on_ones(traced, run_at), *of_formulas(traced.spec)),
     )
 
 

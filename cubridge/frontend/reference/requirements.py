@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cubridge.frontend.reference.algebra.terms import Arena, Sort, Term
+from cubridge.frontend.reference.algebra.terms import Arena, Sort, Term, sizes_only
 from cubridge.frontend.reference.captured_numbers import CapturedNumber, number_requirements
 from cubridge.frontend.reference.captures import CaptureValues, Source
 from cubridge.frontend.reference.evaluate import TensorEvaluator, evaluate_number, free_indices
@@ -47,9 +47,10 @@ class Declared:
     @staticmethod
     def of(arena: Arena, own_conditions: Iterable[tuple[Term, Span]], numbers: tuple[CapturedNumber, ...]) -> Declared:
         """As it is now: what is made in the arena later is none of the reference."""
+        divisors = {t: span for t, span in arena.divisors.items() if not sizes_only(t)}  # those are preconditions
         return Declared(
             dict(arena.subscripts), own_conditions, numbers, dict(arena.flags), dict(arena.finite), dict(arena.absorbed),
-            dict(arena.positive), dict(arena.divisors), dict(arena.roots), dict(arena.limits),
+            dict(arena.positive), divisors, dict(arena.roots), dict(arena.limits),
         )  # fmt: skip
 
 

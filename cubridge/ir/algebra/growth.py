@@ -8,7 +8,7 @@ from itertools import repeat
 
 from cubridge.ir.algebra.exprs import operation
 from cubridge.ir.algebra.poly import Poly, removed
-from cubridge.ir.nodes import Expr, IntLit
+from cubridge.ir.nodes import Binary, Expr, IntLit
 
 Growth = Callable[[Expr], Poly | None]
 """Of a name or field; None where nothing is known."""
@@ -26,6 +26,8 @@ def growth(expr: Expr, of: Growth) -> Poly | None:
             return growth(by, of)
         case ("//" | "floor_div" | "ceil_div", (value, _)) | ("-" | "abs" | "i32" | "i64", (value,)):
             return growth(value, of)
+        case ("*", (Binary("//", value, by), same)) if by == same:
+            return _joined(Poly.__add__, growth(value, of), growth(by, of))
         case ("+" | "-", (left, right)):
             return _joined(Poly.__add__, growth(left, of), growth(right, of))
         case ("*", (left, right)):

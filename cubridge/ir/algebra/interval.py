@@ -97,6 +97,8 @@ def _without_zero(by: Interval) -> Interval:
 
 def _floor_div(value: Interval, by: Interval) -> Interval:
     by = _without_zero(by)
+    if by.high < 0:
+        return _floor_div(-value, -by)
     if by.low <= 0:
         return EVERYTHING
     return _hull(_floor_quotient(a, b) for a in (value.low, value.high) for b in (by.low, by.high))

@@ -31,6 +31,7 @@ def of(expr: Expr) -> Poly | None:
         "-(i * j) // 3 - 1",
         "abs(j - i) % Lk + i // Lq",
         "where(i < j, i * i, -j) * minimum(i, 5)",
+        "j // (Lk // Lq + 1) * (Lk // Lq + 1) - i",
         "(i - 3) ** 3 + ceil_div(j * 5, Lk)",
         "maximum(i, 3 - j) * floor_mod(-i, 5) - floor_div(-j, Lq)",
     ],
@@ -52,6 +53,8 @@ def test_no_integer_passes_its_growth(text: str) -> None:
 def test_of_what_nothing_is_known_there_is_none() -> None:
     assert [grown(x) for x in ("s * i", "i32(i * 0.5)", "i ** j", "where(i < j, s, i)")] == [None] * 4
     assert grown("s % Lk") == Poly.atom(Name("Lk"))
+    whole = grown("i // Lk * Lk")
+    assert whole is not None and whole.equals(poly(parse_expr("Lq + Lk + 7")))
 
 
 @pytest.mark.parametrize(
