@@ -29,6 +29,7 @@ from cubridge.frontend.reference.sizes import SizeReader
 from cubridge.frontend.reference.state import fixed_numbers
 from cubridge.frontend.reference.ties import tie
 from cubridge.frontend.reference.values import Value
+from cubridge.ir.algebra.hosts import is_positive
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.spec import AttentionSpec, Precondition, Remark, RowReduction
@@ -62,9 +63,9 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
     out, lse = _results(reference, recording, lifter, axes)
     attention = extract(out, lse, axes)
     normalizer = normalize(attention)
-    conditions += _divisors(reference, current)
     table = CaptureTable(lifter, attention.computed, reference.span)
     writer = ExprWriter(table.subscript, reference.span)
+    conditions += _divisors(reference, current, writer)
     rows = tuple(RowReduction(r.name, r.kind, writer.expr(r.over), writer.expr(r.body)) for r in normalizer.rows)
     spec = AttentionSpec(
         score=writer.expr(normalizer.score),
@@ -179,10 +180,11 @@ def _conditions(recording: Recording, reader: SizeReader) -> tuple[_Conditions, 
     return _independent([c for c in required if c not in own]), own
 
 
-def _divisors(reference: Reference, current: Arena) -> _Conditions:
+def _divisors(reference: Reference, current: Arena, writer: ExprWriter) -> _Conditions:
     """Sizes at which an integer would be divided by 0."""
-    nonzero = [(negation(is_zero(t)), span) for t, span in current.divisors.items() if sizes_only(t)]
-    return [(t, reference.span if span is NOWHERE else span) for t, span in nonzero if t is not TRUE]
+    found = [(t, span) for t, span in current.divisors.items() if sizes_only(t) and not is_positive(writer.expr(t))]
+    conditions = [(negation(is_zero(t)), reference.span if span is NOWHERE else span) for t, span in found]
+    return [c for c in conditions if c[0] is not TRUE]
 
 
 def _independent(conditions: list[tuple[Term, Span]]) -> list[tuple[Term, Span]]:
