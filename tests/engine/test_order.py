@@ -127,6 +127,38 @@ def test_a_fault_is_named_at_its_place(name: str, old: str, new: str, code: str,
     assert [(d.code, d.span.text) for d in diagnostics if d.code == code and place in d.span.text], diagnostics
 
 
+FINALIZE = "row_finalize(o, lse, row, tile)"
+END = "lse = register(f32, BLOCK_Q)"
+LAST = "wgmma_wait(0)\nif leader:\n    barrier_arrive(smem.v_empty[v_ring.slot])\nring_next(v_ring)"
+OUTPUTS = (
+    f"lse = register(f32, 64)\n{FINALIZE}\nstore(p.o[tile.b, tile.h], row=tile.q_start, src=o)\nif present(p.lse):\n"
+    "    store(p.lse[tile.b, tile.h], row=tile.q_start, src=lse)"
+)
+"""Gone, and the loop with them, nothing looks at what is in flight before the warp ends."""
+ADD, RESCALE, LATER = "o += gemm(probs, smem.v[slot])", "row_rescale(o, row, tile)", "if (t + 1 < count) | (count < 2):"
+LEFT_OVER = [
+    ("sm80", [(END, f"{LOAD_Q}\n{END}")], "ends with copies in a group that it never commits"),
+    ("sm80", [(END, f"{LOAD_Q}\ncommit()\n{END}")], "ends without a wait for this copy"),
+    (
+        "sm90a",
+        [(f"wgmma_commit()\n{LAST}", "break"), (OUTPUTS, "break")],
+        "ends with gemms in a group that it never commits",
+    ),
+    ("sm90a", [(LAST, ""), (OUTPUTS, "break")], "ends without a wait for its last gemms"),
+    ("sm80", [(FINALIZE, f"{FINALIZE}\n{FINALIZE}")], "`o` is finalized twice"),
+    (
+        "sm80",
+        [(RESCALE, f"{LATER}\n    {RESCALE}"), (ADD, f"{LATER}\n    {ADD}")],
+        "`o` is not rescaled for the last `row_update`",
+    ),
+]
+
+
+@pytest.mark.parametrize("name,changes,said", LEFT_OVER, ids=[f[2] for f in LEFT_OVER])
+def test_what_is_left_over_is_said(name: str, changes: list[tuple[str, str]], said: str) -> None:
+    assert check_order(edited(name, *changes))[0].message.endswith(said)
+
+
 def test_every_code_of_the_engine_is_shown() -> None:
     engine = {code for code in CODES if "CU250" <= code <= "CU267"}
     assert engine == {fault[3] for fault in FAULTS}
@@ -166,6 +198,8 @@ def test_schedules_agree_on_what_becomes_of_tiles(name: str) -> None:
     first, second = (run_order(kernel)[1] for _ in range(2))
     assert first == second
     assert len(first) == len(scenarios(kernel))
+    for history in (h for trace in first for _, histories, *_ in trace for h in histories):  # pyright: ignore
+        assert history[-1] == ("finalize", sum(step[0] == "gemm" for step in history))
 
 
 def test_threads_of_a_warp_take_both_branches_of_an_if() -> None:

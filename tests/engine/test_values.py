@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch import Tensor
 from cubridge.engine.core.sync import Policy
 from cubridge.engine.values.engine import run_values
 from cubridge.engine.values.launch import Launch
+from cubridge.engine.values.machine import Split
+from cubridge.engine.values.run import ValueRun
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
@@ -167,6 +170,29 @@ def test_wrong_inputs_are_refused(name: str) -> None:
     with pytest.raises(CuError) as error:
         run_values(variant(name, *ALIBI), (q, k, v), replace(launch, captures={"slope": torch.ones(3)}))
     assert error.value.diagnostics[0].code == "CU312"
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        ("f16, BLOCK_KV, HEAD_DIM", "a bf16 tile of .* cannot go to an f16 one"),
+        ("bf16, BLOCK_KV, 32", "tile of .* cannot go to one of"),
+    ],
+)
+def test_a_copy_changes_neither_elements_nor_shape(of: str, said: str) -> None:
+    kernel = variant("sm80", ("k=Tile(bf16, BLOCK_KV, HEAD_DIM", f"k=Tile({of}"))
+    with pytest.raises(CuError, match=said) as error:
+        run_values(kernel, inputs(PROBE_SHAPE), Launch(PROBE_SHAPE, values={"GROUP_HEADS": 1}))
+    assert error.value.diagnostics[0].code == "CU301" and "copy_async" in error.value.diagnostics[0].span.text
+
+
+def test_what_decides_is_one_number_for_all_blocks() -> None:
+    machine = ValueRun.__new__(ValueRun)
+    assert machine.one(3) == 3
+    assert machine.one(np.array([3, 3])) == 3
+    with pytest.raises(Split) as split:
+        machine.one(np.array([3, 3, 4]))
+    assert split.value.values.tolist() == [3, 3, 4]
 
 
 def test_an_index_past_a_captured_tensor_is_found() -> None:

@@ -49,8 +49,12 @@ class ValueRun(ValueMachine):
         ref = self.checked(dst, Tile, stmt)
         kind, shape = self.slot_shape(ref)
         data = self.load(src, row, shape[1], stmt)
-        if data.shape[1:] != shape[1:] or data.dtype != TORCH[kind.dtype]:
+        if data.shape[1:] != shape[1:]:
             raise fault("CU301", f"a tile of {tuple(data.shape[1:])} cannot go to one of {shape[1:]}", stmt)
+        if data.dtype != TORCH[kind.dtype]:
+            names = {dtype: name for name, dtype in TORCH.items()}
+            message = f"a {names[data.dtype]} tile of {shape[1:]} cannot go to an {kind.dtype} one"
+            raise fault("CU301", message, stmt)
         self.memory[ref.key] = poison(shape, kind.dtype)
         if signal is None:
             agent.copies[-1].append((ref.key, data))
