@@ -175,11 +175,11 @@ class Ranges:
 
     def _assign(self, name: str, value: Expr) -> None:
         """A name with several ranges has none, since loops may carry either value on."""
-        new, grown = self.quiet(value), growth(value, self._growth)
-        if name not in self.names and grown is not None:
+        new = self.quiet(value)
+        grown = growth(value, self._growth) if name not in self.names else None
+        self.grown.pop(name, None)
+        if grown is not None:
             self.grown[name] = grown
-        else:
-            self.grown.pop(name, None)
         self.names[name] = new if self.names.get(name, new) == new else EVERYTHING
 
     def _growth(self, expr: Expr) -> Poly | None:

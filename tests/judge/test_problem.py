@@ -22,6 +22,7 @@ def test_rows_of_fills_alone_are_not_compared_but_must_be_numbers() -> None:
     assert problem.filled.sum() == 40  # rows 0 to 19 of two heads
     assert problem.vagueness < VAGUE
     out, lse = problem.out.clone(), torch.zeros(1, 2, 50)
+    assert replace(problem, lse=None).judge(problem.out, lse).accepted
     problem = replace(problem, lse=lse)
     out[:, :, :20], lse[:, :, :20] = 0.0, -torch.inf
     assert problem.judge(out, lse).accepted

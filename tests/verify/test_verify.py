@@ -201,6 +201,35 @@ def test_ranges_hold_at_smaller_sizes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        ("s = where(i * Lk > j, s, -inf)", []),
+        ("at = i * Lk\n    s = where(at + at > j, s, -inf)", []),
+        ("at = i * Lk\n    s = where(at + at + at > j, s, -inf)", ["at + at + at"]),
+        ("at = i\n    at = i * 3\n    s = where(at * Lk > j, s, -inf)", []),
+        ("at = tile.h * 3\n    s = where((at + Lq) * 2048 > j, s, -inf)", ["(at + Lq) * 2048"]),
+        ("at = i\n    at = j\n    s = where(at * Lk > j, s, -inf)", ["at * Lk"]),
+        ("s = where(i * Lq > j, s, -inf)", ["i * Lq"]),
+    ],
+)
+def test_a_parameter_keeps_integers_in_range(body: str, faults: list[str]) -> None:
+    """What a launch cannot put into 32 bits bounds what grows no faster, also by way of locals."""
+    text = golden_file("sm80").text.replace("s = where(j < Lk, s, -inf)", body)
+    text = text.replace(
+        "variant_params(\n", "variant_params(\n    most=Scalar(i32, host=2 * Lk * Lq + 2048 * Lk + 9),\n"
+    )
+    found = check_region_ranges(parse(SourceFile.from_text("k", text)))
+    assert [*dict.fromkeys(d.span.text for d in found)] == faults
+    if body.startswith("s = where(i * Lk"):
+        of_a_capture = parse(SourceFile.from_text("k", text.replace("host=2 * Lk", "host=far * Lk")))
+        assert any(check_region_ranges(of_a_capture))
+
+
+def test_whole_multiples_below_an_index_are_in_range() -> None:
+    assert changed("sm80", ("s = where(j < Lk", "s = where(j // (Lk // Lq + 1) * (Lk // Lq + 1) > i")) == ()
+
+
+@pytest.mark.parametrize(
     ("mask", "bound"),
     [
         ("p.n[j] == p.n[i]", LARGEST),
