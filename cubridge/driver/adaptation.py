@@ -38,6 +38,19 @@ class Adaptation:
             f"Adaptation({self.report.reference} -> {self.report.kernel}, {self.report.dtype}: {self.report.verdict})"
         )
 
+    def _repr_markdown_(self) -> str:
+        """For notebooks."""
+        return to_markdown(self.report)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Adaptation:
+        """Itself: nothing of it changes."""
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors: CU846."""
+        help = "save the operator that `compile` gives, or `write` a folder and `cubridge.load` it"
+        raise CuError(Diagnostic("CU846", "an adaptation cannot be pickled", help=help))
+
     @property
     def source_ir(self) -> Kernel:
         return self.adapted.lifted.kernel

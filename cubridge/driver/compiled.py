@@ -115,6 +115,10 @@ class CompiledOperator(AttentionOperator):
         self.adapted = adapted
         self.device = device
 
+    def __repr__(self) -> str:
+        adapted = self.adapted
+        return f"CompiledOperator({adapted.reference.name} -> {adapted.kernel.name}, {adapted.dtype})"
+
     def __reduce__(self) -> tuple[Callable[[Saved], AttentionOperator], tuple[Saved]]:
         """Errors: CU846 for an operator that another process could not make again."""
         saved = self._saved()

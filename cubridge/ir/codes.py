@@ -201,7 +201,7 @@ CODES: Final[dict[str, str]] = {
     "CU843": "a kernel text and the CuIR beside it disagree",
     "CU844": "a kernel computes something else than it should",
     "CU845": "a kernel gives other bits from run to run, or writes into its inputs",
-    "CU846": "an operator that cannot be saved, or whose reference has changed since",
+    "CU846": "an operator or adaptation that cannot be saved, or whose reference has changed since",
     # CU9 the tool itself
     "CU999": "a fault of cuirc itself",
 }

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import singledispatch
+from html import escape
 from typing import ClassVar, Final
 
 from cubridge.ir.operations import Effect, Order
@@ -613,6 +614,10 @@ class Kernel(Node):
     def __str__(self) -> str:
         """Its CuIR text."""
         return text_of(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def region(self, name: str) -> Function:
         return next(r for r in self.regions if r.name == name)

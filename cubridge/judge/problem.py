@@ -74,7 +74,8 @@ def problem_of(
     q, k, v = inputs
     shape = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3])
     extra = attention.extra(shape)
-    captures = attention.captures(shape, extra, {"q": q, "k": k, "v": v})
+    made = attention.captures(shape, extra, {"q": q, "k": k, "v": v})
+    captures = {name: x.detach() if isinstance(x, torch.Tensor) else x for name, x in made.items()}
     values = spec_values(attention.spec, q, k, v, captures, approximated)
     out, lse = attention.oracle(q, k, v, extra)
     heads = torch.arange(shape.Hq) // (shape.Hq // shape.Hk) if shape.Hk else torch.arange(0)

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adaptation import Adaptation
 from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
+from cubridge.judge.findings import Findings, Verdict
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +89,19 @@ def saved_by_torch(value: object) -> object:
 def test_a_copy_computes_the_same(again) -> None:
     run = compiled(causal)
     assert torch.equal(again(run)(*qkv()), run(*qkv()))
+    assert repr(run) == "CompiledOperator(causal -> sm80, bf16)"
+
+
+def test_an_adaptation_is_its_own_copy_and_is_written_instead_of_pickled() -> None:
+    adapted = compiled(causal).adapted
+    whole = Adaptation(adapted, adapted.report(Findings((), (), (), Verdict.INTERPRETED, ())), {})
+    assert copy.deepcopy(whole) is whole
+    with pytest.raises(CuError, match="cannot be pickled") as caught:
+        pickle.dumps(whole)
+    assert caught.value.diagnostics[0].code == "CU846"
+    assert whole.target_ir._repr_html_().startswith("<pre>cuir(version=1)")
+    assert "exp2(s * p.exponent_scale" in whole.target_ir._repr_html_() and "->" not in whole.target_ir._repr_html_()
+    assert whole._repr_markdown_().startswith("# causal on sm80")
 
 
 @pytest.mark.parametrize("again", [saved_by_torch, copy.deepcopy])

@@ -75,3 +75,14 @@ def test_the_bound_of_an_lse_knows_the_scores_that_it_sums() -> None:
     s = 20.0 * torch.tanh(rough.q.double() @ rough.k.double().mT * 0.125 / 20.0)
     added = (rough.lse_bound - exact.lse_bound) / FUNCTIONS["tanh_approx"].rel_error
     assert (added > 0.9 * s.abs().amax(-1)).all()
+
+
+def test_captured_parameters_are_compared_without_their_gradients() -> None:
+    def biased(q, k, v, bias):
+        return (q @ k.mT + bias).softmax(-1).to(v.dtype) @ v
+
+    shape = Shape(1, 2, 2, 5, 7, 64)
+    made = lambda s, _: {"bias": torch.nn.Parameter(torch.zeros(s.Lk))}  # noqa: E731
+    attention = read_reference(biased, shape=shape, extra_inputs=made).attention
+    problem = make_problem(attention, "random", shape, 1, "bf16", {})
+    assert not any(x.requires_grad for x in (problem.out, problem.bound, problem.captures["bias"]))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 import sympy
+import torch
 from torch import Tensor
 
 from cubridge.frontend.reference.algebra import integers
@@ -225,10 +226,17 @@ def _fixed_state(reference: Reference, recording: Recording) -> Iterator[Remark]
     if recording.nones:
         yield Remark("the reference returns None beside its tensors, the operator does not", reference.span)
     given = {*recording.inputs, *recording.scalars}
-    for path, value in fixed_numbers(reference.function, given).items():
+    for path, value in (fixed_numbers(reference.function, given) | _other_defaults(reference, given)).items():
         yield Remark(f"`{path}` is fixed at {value}")
     for number in recording.numbers:
         yield Remark(f"a number read from `{number.source.path}` is fixed at {number.value!r}", number.span)
+
+
+def _other_defaults(reference: Reference, given: Collection[str]) -> dict[str, str]:
+    """Arguments that are no numbers and that nothing gives: another value is refused at a call."""
+    parameters = list(reference.signature().parameters.values())[3:]
+    kinds = (type(None), torch.dtype, torch.device)
+    return {p.name: repr(p.default) for p in parameters if p.name not in given and isinstance(p.default, kinds)}
 
 
 _PUBLIC: Final = {"G": "Hq // Hk"}

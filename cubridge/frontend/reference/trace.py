@@ -48,7 +48,7 @@ def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype =
                 tries.failed(candidate, error.diagnostics[0].message)
             continue
         if first is not None:
-            traced = _remarked(traced, first)
+            traced = _remarked(traced, f"at {traced.shape}", "elsewhere", first)
         if shape is None or traced.meets_preconditions(shape):
             return traced
         if elsewhere is None:
@@ -89,7 +89,7 @@ def _in_some_way(reference: Reference, shape: Shape, dtype: torch.dtype) -> Trac
             if kind is not torch.float32 and not names and not _is_about_dtypes(error):
                 break
             continue
-        return traced if first is None else _remarked(traced, first)
+        return traced if first is None else _remarked(traced, _way(dtype, kind, fixed), "otherwise", first)
     assert first is not None
     raise first
 
@@ -101,10 +101,18 @@ def _ways(dtype: torch.dtype, scalars: frozenset[str]) -> Iterator[tuple[torch.d
         yield torch.float32, fixed
 
 
-def _remarked(traced: Traced, first: CuError) -> Traced:
+def _way(asked: torch.dtype, kind: torch.dtype, fixed: frozenset[str]) -> str:
+    """What differs from the first of the ways."""
+    words = [f"in {str(kind).removeprefix('torch.')}"] if kind is not asked else []
+    if fixed:
+        words.append(f"with the number given for {' and '.join(f'`{name}`' for name in sorted(fixed))}")
+    return " and ".join(words)
+
+
+def _remarked(traced: Traced, how: str, otherwise: str, first: CuError) -> Traced:
     """Says why the reference was not read at distinct sizes in the asked precision."""
     why = first.diagnostics[0]
-    remark = Remark(f"read at {traced.shape}, because elsewhere {why.message}", why.span)
+    remark = Remark(f"read {how}, because {otherwise} {why.message}", why.span)
     return replace(traced, spec=replace(traced.spec, specialised=(*traced.spec.specialised, remark)))
 
 

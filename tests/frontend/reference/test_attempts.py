@@ -124,3 +124,14 @@ def test_where_no_sizes_are_found_they_are_asked_for() -> None:
     with pytest.raises(CuError) as caught:
         trace(Reference.of(attention))
     assert "--shape" in str(caught.value.diagnostics[0].help) and "never" in str(caught.value)
+
+
+def test_what_differs_from_the_first_attempt_is_said() -> None:
+    """The precision, and not the sizes."""
+
+    def biased(q, k, v, bias):
+        return (q @ repeated(k, q).mT + bias).softmax(-1) @ repeated(v, q)
+
+    read = trace(Reference.of(biased, lambda s, _: {"bias": torch.zeros(s.Lq, s.Lk)}))
+    said = "read in float32, because otherwise the reference fails: RuntimeError: expected"
+    assert read.spec.specialised[-1].message.startswith(said)

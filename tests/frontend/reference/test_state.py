@@ -215,17 +215,20 @@ def test_numbers_strings_and_flags_are_named() -> None:
             super().__init__()
             self.scale, self.unread, self.options = 0.5, 2, Options()
 
-        def forward(self, q, k, v, left=WIDTH, right=(1, 2)):
+        def forward(self, q, k, v, left=WIDTH, right=(1, 2), sinks=None, kind=torch.float32):
             lag = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
             seen = (lag <= left + WIDTH) & (lag >= -right[0])
-            s = q @ repeated(k, q).mT * self.scale
-            return (s.masked_fill(~seen, -math.inf) if self.options.kind else s).softmax(-1) @ repeated(v, q)
+            s = (q @ repeated(k, q).mT * self.scale).to(kind)
+            return (s.masked_fill(~seen, -math.inf) if self.options.kind else s).softmax(-1).to(v.dtype) @ repeated(
+                v, q
+            )
 
     fixed = [r.message for r in read(Windowed()).spec.specialised]
     assert {"`self.scale` is fixed at 0.5", "`self.options.kind` is fixed at 'causal'", "`left` is fixed at 5"} <= {
         *fixed
     }
     assert {"`WIDTH` is fixed at 5", "`right` is fixed at (1, 2)"} <= {*fixed}
+    assert {"`sinks` is fixed at None", "`kind` is fixed at torch.float32"} <= {*fixed}
     assert not any("unread" in text for text in fixed)
 
 
