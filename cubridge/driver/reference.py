@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cubridge.frontend.reference.load import Reference, load_reference
 from cubridge.frontend.reference.trace import DTYPES, trace
-from cubridge.frontend.reference.traced import Traced
+from cubridge.frontend.reference.traced import Traced, says
 from cubridge.ir.diagnostics import Diagnostic, Refused
 from cubridge.judge.attention import Attention
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cubridge.ir.gradient import GradientSpec
-    from cubridge.ir.spec import AttentionSpec, Shape
+    from cubridge.ir.spec import Shape
     from cubridge.judge.attention import Captures, Extra
 
 
@@ -85,11 +85,6 @@ def means_the_same(reference: TracedReference, dtype: str) -> bool:
     """Does the reference compute the same of q, k, v in another element type? Errors: CU47x to CU49x."""
     traced = reference.traced
     return says(trace(traced.reference, traced.shape, DTYPES[dtype]).spec) == says(traced.spec)
-
-
-def says(spec: AttentionSpec) -> AttentionSpec:
-    """What a spec computes, without the remarks on how it was read."""
-    return replace(spec, specialised=(), assumptions=(), warnings=())
 
 
 def _attention(name: str, traced: Traced) -> Attention:

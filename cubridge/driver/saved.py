@@ -16,7 +16,8 @@ from torch import Tensor
 
 from cubridge.backend.compile.cache import content_key
 from cubridge.driver.kernels import PACKAGED, choose_kernel
-from cubridge.driver.reference import TracedReference, read_reference, says
+from cubridge.driver.reference import TracedReference, read_reference
+from cubridge.frontend.reference.traced import says
 from cubridge.ir.diagnostics import CuError, Diagnostic
 
 if TYPE_CHECKING:

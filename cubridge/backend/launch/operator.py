@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from cubridge.backend.compile.cache import content_key
 from cubridge.backend.compile.headers import include_closure
@@ -28,7 +29,7 @@ from cubridge.backend.launch.extras import (
 )
 from cubridge.backend.launch.kinds import OtherKindError
 from cubridge.backend.launch.prepare import Preparer
-from cubridge.backend.launch.registered import as_result, must_be_dispatched, needs_gradient, register
+from cubridge.backend.launch.registered import as_result, in_forward_mode, must_be_dispatched, needs_gradient, register
 from cubridge.backend.launch.runtime import LSE, MAX_PLANS, OUTPUT, Checked, Launcher, say_once
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.printer import print_expr
@@ -109,7 +110,7 @@ class AttentionOperator:
         values = bind_extras(self.plan.arguments, rest, kwargs)
         inputs = as_autocast((q, k, v))
         state = self.plan.captures.state()
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or in_forward_mode():
             refuse_gradients({**self.plan.named(inputs, values), **state})
         if must_be_dispatched(inputs):
             return self._operator(*inputs, *split_extras(values, self.plan.free))
@@ -202,8 +203,13 @@ def as_autocast(inputs: Inputs) -> Inputs:
 
 
 def refuse_gradients(values: Mapping[str, object]) -> None:
-    """Errors: CU822 for a tensor of which autograd would record the call. There is no backward, and a detached answer would be a
-    lie."""
+    """Errors: CU822 for a tensor of which autograd would record the call, or that has a tangent. There is no backward, and a
+    detached answer would be a lie."""
+    recorded, forward = torch.is_grad_enabled(), in_forward_mode()
     for name, value in values.items():
-        if isinstance(value, Tensor) and value.requires_grad:
+        if not isinstance(value, Tensor):
+            continue
+        if recorded and value.requires_grad:
             raise needs_gradient(f"`{name}` requires a gradient")
+        if forward and unpack_dual(value).tangent is not None:
+            raise needs_gradient(f"`{name}` has a tangent of forward differentiation", "detach the input")

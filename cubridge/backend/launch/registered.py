@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from cubridge.backend.launch.extras import joined_extras
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
@@ -57,12 +58,18 @@ def as_result(outputs: Sequence[Tensor]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def needs_gradient(what: str) -> CuError:
-    help_ = "call it under torch.no_grad(), or detach the input; there is no backward yet"
-    return Refused(Diagnostic("CU822", f"{what}; this operator has none to give", help=help_))
+def needs_gradient(what: str, help_: str = "call it under torch.no_grad(), or detach the input") -> CuError:
+    return Refused(
+        Diagnostic("CU822", f"{what}; this operator has none to give", help=f"{help_}; there is no backward yet")
+    )
 
 
 _private: Final[Any] = torch._C  # pyright: ignore[reportPrivateUsage]
+
+
+def in_forward_mode() -> bool:
+    """May tensors have tangents?"""
+    return forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
 
 
 def must_be_dispatched(inputs: Sequence[Tensor]) -> bool:

@@ -18,6 +18,7 @@ from cubridge.frontend.reference.attention import Axes
 from cubridge.frontend.reference.captured_numbers import captured_numbers
 from cubridge.frontend.reference.captures import CaptureTable
 from cubridge.frontend.reference.extract import extract
+from cubridge.frontend.reference.fixed import fixed_numbers
 from cubridge.frontend.reference.lift import Lifter
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.normalizer import Normalizer, normalize
@@ -27,7 +28,6 @@ from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.remarks import warnings_of
 from cubridge.frontend.reference.requirements import Declared
 from cubridge.frontend.reference.sizes import SizeReader
-from cubridge.frontend.reference.state import fixed_numbers
 from cubridge.frontend.reference.ties import tie
 from cubridge.frontend.reference.values import Value
 from cubridge.ir.algebra.hosts import is_positive

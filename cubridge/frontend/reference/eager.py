@@ -3,8 +3,10 @@ a branch on a size of 1, or on something that is no size, shows only here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Final, NoReturn
 
 import torch
@@ -14,6 +16,7 @@ from cubridge.frontend.reference.algebra import integers
 from cubridge.frontend.reference.algebra.predicates import at_least_zero
 from cubridge.frontend.reference.algebra.terms import Term, const, size
 from cubridge.frontend.reference.quiet import quiet
+from cubridge.frontend.reference.reach import names_in
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.traced import Traced
 from cubridge.frontend.reference.unchanged import unchanged
@@ -35,6 +38,11 @@ def check_run(traced: Traced, shape: Shape) -> tuple[Remark, ...]:
         _differs(traced, f"at shape {shape} than the run that was recorded at {traced.shape}", _STATE)
     if "strides" in asked and _agrees(traced, shape, strided=True) is False:
         _differs(traced, "for q, k and v of other strides than it was read with", "compute the same for all strides")
+    for asks in sorted(_MODES.keys() & names_in(traced.reference.function)):
+        if _agrees(traced, shape, mode=_MODES[asks]) is False:
+            _differs(
+                traced, f"where `{asks}` is True than it was read with", "compute the same in every mode of PyTorch"
+            )
     return tuple(_open(traced, shape, asked))
 
 
@@ -56,6 +64,12 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+_MODES: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
+    "is_grad_enabled": torch.enable_grad,
+    "is_inference_mode_enabled": torch.inference_mode,
+    "is_autocast_enabled": partial(torch.autocast, "cpu", torch.bfloat16),
+}
+"""What a function may ask about how it is called."""
 _TYPES: Final = "let it compute the same in every element type, up to rounding"
 _STATE: Final = "keep what it computes free of branches on values, counters and global state"
 
@@ -87,10 +101,15 @@ def _with_one(traced: Traced, shape: Shape) -> Iterator[tuple[str, Shape]]:
 
 
 def _agrees(
-    traced: Traced, shape: Shape, dtype: torch.dtype = torch.float32, strided: bool = False, again: bool = False
+    traced: Traced,
+    shape: Shape,
+    dtype: torch.dtype = torch.float32,
+    strided: bool = False,
+    again: bool = False,
+    mode: Callable[[], AbstractContextManager[object]] = torch.no_grad,
 ) -> bool | None:
     """None where the function or its recorded calls do not run on inputs of this shape. `strided`: rows lie before heads.
-    `again`: what counts is a second call, which sees what the first one kept."""
+    `again`: what counts is a second call, which sees what the first one kept. `mode`: of PyTorch."""
     generator = torch.Generator().manual_seed(1)
     q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D, generator=generator).to(dtype)
     k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D, generator=generator).to(dtype) for _ in range(2))
@@ -102,7 +121,7 @@ def _agrees(
         return True  # no arguments for this shape, so nothing to compare
     kept = {n: x.clone() if isinstance(x, Tensor) else x for n, x in extra.items()}
     try:
-        with unchanged(traced.reference.function), torch.no_grad(), quiet():
+        with unchanged(traced.reference.function), torch.no_grad(), mode(), quiet():
             found = traced.reference.function(q, k, v, **kept)
             if again:
                 found = traced.reference.function(q, k, v, **kept)
@@ -119,6 +138,7 @@ def _agrees(
         return None
     if not isinstance(out, Tensor) or out.shape != want.shape:
         return False
+    out = out.detach()
     overflow = ~out.isfinite()  # exponentials without a shift pass float32's range before fp64's
     difference = (out.double() - want).abs().masked_fill(unlike[..., None] | overflow, 0.0)
     return bool((difference <= TOLERANCE * (1 + want.abs())).all())

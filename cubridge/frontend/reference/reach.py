@@ -5,11 +5,13 @@ library keep for themselves is left out."""
 
 from __future__ import annotations
 
+import dis
+import inspect
 import linecache
 import sys
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -21,7 +23,7 @@ from torch import Tensor
 
 CACHED: Final = type(lru_cache(max))
 """Of a function with a cache."""
-NUMBERS: Final = (bool, int, float, str)
+NUMBERS: Final = (bool, int, float, str, type(None))
 """Python values that cannot change: they are compared by value, and may be reached in several ways."""
 _MOST: Final = 20_000
 """Objects looked at: a reference of any sense holds fewer."""
@@ -49,34 +51,47 @@ def follow(root: object, route: Route) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """An object and the way to it from the reference. `label`: as the user's code writes it; `names`: of the code that reads it."""
+    """An object and the way to it from the reference. `label`: as the user's code writes it; `names`: of the code that reads it.
+    `named`: is each attribute of the way one that this code names."""
 
     route: Route
     value: Any
     label: str
     names: frozenset[str]
+    named: bool = True
 
     def attribute(
         self, name: str, value: Any, label: str | None = None, names: frozenset[str] | None = None
     ) -> Reached:
         text = f"{self.label or 'self'}.{name}" if label is None else label
-        return Reached((*self.route, Step("attribute", name)), value, text, self.names if names is None else names)
+        known = self.names if names is None else names
+        named = self.named and (label is not None or name in known or name.startswith("__") or name.isdigit())
+        return Reached((*self.route, Step("attribute", name)), value, text, known, named)
 
     def item(self, key: Any, value: Any, label: str | None = None) -> Reached:
         text = f"{self.label}[{key!r}]" if label is None else label
-        return Reached((*self.route, Step("item", key)), value, text, self.names)
+        return Reached((*self.route, Step("item", key)), value, text, self.names, self.named)
 
 
-def reachable(function: object) -> Iterator[Reached]:
-    """Breadth first, each object once, but Python numbers each time; the function itself first."""
+def reachable(function: object, every_way: bool = False) -> Iterator[Reached]:
+    """Breadth first, each object once, but Python numbers each time; the function itself first. `every_way`: tensors too."""
+    again = (*NUMBERS, Tensor) if every_way else NUMBERS
     queue, seen = deque([Reached((), function, "", frozenset())]), {id(function)}
     while queue and len(seen) < _MOST:
         found = queue.popleft()
         yield found
         for inner in _inside(found):
-            if isinstance(inner.value, NUMBERS) or id(inner.value) not in seen:
+            if isinstance(inner.value, again) or id(inner.value) not in seen:
                 seen.add(id(inner.value))
                 queue.append(inner)
+
+
+def names_in(function: object) -> frozenset[str]:
+    """Of globals and attributes, in all code that `function` may run."""
+    codes = (
+        r.value.__code__ for r in reachable(function) if isinstance(r.value, FunctionType) and not is_foreign(r.value)
+    )
+    return frozenset(name for code in codes for name in _names(code))
 
 
 def _inside(found: Reached) -> Iterator[Reached]:
@@ -87,12 +102,14 @@ def _inside(found: Reached) -> Iterator[Reached]:
         case FunctionType():
             yield from _of_function(found)
         case MethodType():
-            yield found.attribute("__self__", found.value.__self__, "self")
+            yield found.attribute("__self__", found.value.__self__, "self", _names_of(found.value))
             yield found.attribute("__func__", found.value.__func__, found.label)
         case partial():
-            yield found.attribute("func", found.value.func, found.label)
-            yield from (found.attribute("args", found.value.args).item(n, x) for n, x in enumerate(found.value.args))
-            keywords = found.attribute("keywords", found.value.keywords)
+            inside = replace(found, names=_names_of(found.value.func))
+            yield inside.attribute("func", found.value.func, found.label)
+            given = inside.attribute("args", found.value.args, f"{found.label}.args")
+            yield from (given.item(n, x) for n, x in enumerate(found.value.args))
+            keywords = inside.attribute("keywords", found.value.keywords, found.label)
             yield from (keywords.item(n, x, n) for n, x in found.value.keywords.items())
         case CACHED():  # pyright: ignore[reportGeneralTypeIssues]
             yield found.attribute("__wrapped__", found.value.__wrapped__, found.label)
@@ -114,11 +131,14 @@ def _inside(found: Reached) -> Iterator[Reached]:
 
 def _of_function(found: Reached) -> Iterator[Reached]:
     function: FunctionType = found.value
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:  # by a decorator, which may be torch's
+        yield found.attribute("__wrapped__", wrapped, found.label)
     if is_foreign(function):
         return
     code = function.__code__
     names = frozenset(_names(code))
-    inside = Reached(found.route, function, found.label, names)
+    inside = replace(found, names=names)
     parameters = code.co_varnames[: code.co_argcount]
     defaults = inside.attribute("__defaults__", function.__defaults__)
     first = len(parameters) - len(function.__defaults__ or ())
@@ -133,10 +153,9 @@ def _of_function(found: Reached) -> Iterator[Reached]:
             continue
         yield cells.item(n, cell).attribute("cell_contents", held, code.co_freevars[n])
     spaces = inside.attribute("__globals__", function.__globals__)
-    yield from (spaces.item(n, function.__globals__[n], n) for n in sorted(names & function.__globals__.keys()))
-    wrapped = getattr(function, "__wrapped__", None)
-    if wrapped is not None:
-        yield inside.attribute("__wrapped__", wrapped, found.label)
+    yield from (
+        spaces.item(n, function.__globals__[n], n) for n in sorted(_globals(code) & function.__globals__.keys())
+    )
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -147,12 +166,25 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
+def _names_of(function: object) -> frozenset[str]:
+    """Of what a method or a partial function runs."""
+    code = getattr(function, "__code__", None)
+    return frozenset((getattr(function, "__name__", ""), *(_names(code) if isinstance(code, CodeType) else ())))
+
+
+@lru_cache(1024)
+def _globals(code: CodeType) -> frozenset[str]:
+    """Names of globals alone, in the functions inside as well."""
+    read = {str(x.argval) for x in dis.get_instructions(code) if x.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return frozenset(read.union(*(_globals(c) for c in code.co_consts if isinstance(c, CodeType))))
+
+
 def _of_module(found: Reached) -> Iterator[Reached]:
     module: torch.nn.Module = found.value
     yield from _of_class(found)
     known = _with_class_names(found)
     for kind in ("_parameters", "_buffers", "_modules"):
-        yield from (known.attribute(n, x) for n, x in vars(module).get(kind, {}).items() if x is not None)
+        yield from (known.attribute(n, x) for n, x in vars(module).get(kind, {}).items())
     own = {n: x for n, x in vars(module).items() if n == "training" or n not in _MODULE_ATTRIBUTES}
     yield from (known.attribute(n, x) for n, x in own.items())
 
@@ -180,31 +212,50 @@ _ENTRIES: Final = ("forward", "__call__")
 
 def _of_class(found: Reached) -> Iterator[Reached]:
     """Class attributes that the code of the class names, and its methods."""
-    names = _with_class_names(found).names
+    known = _with_class_names(found)
     for kind in type(found.value).__mro__:
         if is_foreign(kind):
             continue
         for name, value in list(vars(kind).items()):
-            if name not in names and name not in _ENTRIES:
+            if name not in known.names:
                 continue
             if isinstance(value, FunctionType):
-                yield found.attribute(name, value).attribute("__func__", value, f"{found.label or 'self'}.{name}")
+                yield known.attribute(name, value).attribute("__func__", value, f"{found.label or 'self'}.{name}")
             elif isinstance(value, (staticmethod, classmethod)):
-                yield found.attribute(name, value.__func__)
+                yield known.attribute(name, value.__func__)
             elif isinstance(value, property):
-                yield found.attribute(name, value.fget)
+                yield (
+                    known.attribute("__class__", kind, found.label)
+                    .attribute(name, value)
+                    .attribute("fget", value.fget, found.label)
+                )
             else:
-                yield found.attribute(name, value, names=names)
+                yield known.attribute(name, value)
 
 
 def _with_class_names(found: Reached) -> Reached:
-    """Attributes are read by the code of the class, and by the code that led here."""
-    names = frozenset(found.names)
-    for kind in type(found.value).__mro__:
-        if not is_foreign(kind):
-            functions = [x for n, x in vars(kind).items() if isinstance(x, FunctionType) and n != "__init__"]
-            names = names.union(*(_names(f.__code__) for f in functions))
-    return Reached(found.route, found.value, found.label, names)
+    """Attributes are read by the code that led here, and by the code of the class that it may call."""
+    functions = _functions(type(found.value))
+    names = {*found.names, *_ENTRIES, *(n for n in functions if n.startswith("__") and n != "__init__")}
+    waiting = [*names]
+    while waiting:
+        read = {n for code in functions.get(waiting.pop(), ()) for n in _names(code)} - names
+        names |= read
+        waiting += read
+    return replace(found, names=frozenset(names))
+
+
+def _functions(kind: type) -> dict[str, tuple[CodeType, ...]]:
+    """The code of methods and properties by their names; of torch's modules that of `forward`."""
+    found: dict[str, tuple[CodeType, ...]] = {}
+    for base in kind.__mro__:
+        held = vars(base) if not is_foreign(base) else {n: x for n, x in vars(base).items() if n == "forward"}
+        for name, value in list(held.items()):
+            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            function = inspect.unwrap(function) if callable(function) else function
+            if isinstance(function, FunctionType):
+                found[name] = (*found.get(name, ()), function.__code__)
+    return found
 
 
 def is_foreign(thing: FunctionType | ModuleType | type) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
@@ -30,6 +30,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cubridge.frontend.reference.extents import Extent, extra_values
+from cubridge.frontend.reference.fixed import Fixed, OneTensor
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import call_chain, error_span, inside_operation, user_span
 from cubridge.frontend.reference.quiet import quiet
@@ -141,6 +142,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.fake = fake
         self.state = state
+        self.fixed: list[Fixed] = []
         self.calls: list[Call] = []
         self.reals: dict[int, Real] = {}
         self.current = NOWHERE
@@ -186,8 +188,8 @@ LOOP_HELP: Final = "write a Python loop over positions as a comparison of index 
 class Recording:
     """What one run of the reference did. `symbols`: sympy symbol -> name of the size or scalar argument; `sizes`: their
     values in this run; `static`: sizes that are numbers; `fixed`: scalar arguments that are; `asked`: see `Rewrite`; `numbers`:
-    read from tensors that the reference keeps; `modules`: that it keeps and called; `examples`: the extra inputs of this run;
-    `nones`: what it returns besides."""
+    read from tensors that the reference keeps; `modules`: that it keeps and called; `kept`: values that it keeps and left as
+    they were; `examples`: the extra inputs of this run; `nones`: what it returns besides."""
 
     calls: list[Call]
     outputs: tuple[Tensor, ...]
@@ -203,6 +205,7 @@ class Recording:
     asked: frozenset[str]
     numbers: tuple[StateNumber, ...]
     modules: tuple[StateModule, ...]
+    kept: tuple[Fixed, ...]
     examples: dict[str, Tensor | int | float | bool]
     nones: int
 
@@ -274,9 +277,17 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
         frozenset(name for name in hints if name not in sizes.symbols.values()),
         frozenset(name for name in scalars if name not in sizes.symbols.values()),
         extents, frozenset(rewrite.asked), tuple(_state_number(state, n) for n in rewrite.numbers),
-        tuple(m for m in state.modules if id(m.module()) in called),
+        tuple(m for m in state.modules if id(m.module()) in called), tuple(_read(recorder)),
         {**scalars, **{name: example for name, (example, _) in tensors.items()}}, nones,
     )  # fmt: skip
+
+
+def _read(recorder: Recorder) -> Iterator[Fixed]:
+    """What was fixed and stayed so; of tensors, those that were read."""
+    routes = [real.state.route for real in recorder.reals.values() if real.state is not None]
+    for fixed in recorder.fixed:
+        if not isinstance(fixed, OneTensor) or fixed.first in routes:
+            yield fixed
 
 
 @contextmanager
@@ -313,17 +324,17 @@ def _run(
         return reference.function(q, k, v, **given, **scalars)
 
     try:
-        with (
-            time_limit(),
-            unchanged(reference.function, contents=False),
-            torch.no_grad(),
-            quiet(),
-            symbolic_numbers(reference.globals, attention_math),
-            recorder.fake,
-            recorder,
-            rewrite,
-        ):
-            out = torch.func.functionalize(run_reference)(*inputs.values())
+        with time_limit(), unchanged(reference.function, contents=False):
+            with (
+                torch.no_grad(),
+                quiet(),
+                symbolic_numbers(reference.globals, attention_math),
+                recorder.fake,
+                recorder,
+                rewrite,
+            ):
+                out = torch.func.functionalize(run_reference)(*inputs.values())
+            recorder.fixed = [f for f in recorder.state.fixed if f.holds()]
     except (CuError, KeyboardInterrupt):
         raise
     except (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode) as error:

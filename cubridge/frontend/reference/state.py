@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Final, NoReturn
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cubridge.frontend.reference.fixed import Fixed, fixed_values
 from cubridge.frontend.reference.reach import Reached, Route, follow, is_foreign, reachable
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.ir.diagnostics import Diagnostic
@@ -117,10 +118,11 @@ def _runs(module: torch.nn.Module) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The tensors and modules of a reference as they lie before it runs."""
+    """The tensors and modules of a reference as they lie before it runs, and what a recording takes as fixed."""
 
     tensors: tuple[tuple[Tensor, StateTensor], ...]
     modules: tuple[StateModule, ...]
+    fixed: tuple[Fixed, ...]
 
     @staticmethod
     def of(function: object, span: Span) -> State:
@@ -130,7 +132,7 @@ class State:
             for r in held
             if isinstance(r.value, torch.nn.Module)
         )
-        return State(tuple(_tensors(function, held, span)), tuple(modules))
+        return State(tuple(_tensors(function, held, span)), tuple(modules), tuple(fixed_values(function)))
 
     def find(self, tensor: Tensor) -> StateTensor | None:
         """Where a tensor lies: itself, or one of the same memory (`.data`, an array of numpy)."""
@@ -160,23 +162,6 @@ def _is_same_memory(one: Tensor, other: Tensor) -> bool:
     return same_form and other.numel() > 0 and one.data_ptr() == other.data_ptr()
 
 
-Number = bool | int | float | str
-
-
-def fixed_numbers(function: object, given: Container[str]) -> dict[str, str]:
-    """Numbers, strings and flags that a run of `function` may read, as text by the words of its code. `given`: arguments that
-    the caller gives."""
-    found: dict[str, str] = {}
-    for reached in reachable(function):
-        last = reached.route[-1] if reached.route else None
-        read = last is not None and (last.kind == "item" or last.key in reached.names)
-        if read and reached.label not in given and not reached.label.rpartition(".")[2].startswith("__"):
-            text = _number_text(reached.value)
-            if text:
-                found.setdefault(reached.label, text)
-    return found
-
-
 _LEAST: Final = 3
 
 
@@ -187,13 +172,3 @@ def integers_of(function: object) -> list[int]:
         r.value.__code__ for r in reachable(function) if isinstance(r.value, FunctionType) and not is_foreign(r.value)
     )
     return [n for n in (*found, *(n for code in codes for n in code.co_consts)) if type(n) is int and n > _LEAST]
-
-
-def _number_text(value: object) -> str:
-    if isinstance(value, (bool, int, float, str)):
-        return repr(value) if len(repr(value)) < 40 else f"{repr(value)[:36]}.."
-    if isinstance(value, (list, tuple)) and value and all(isinstance(x, (bool, int, float)) for x in value):
-        return f"{len(value)} numbers" if len(repr(value)) > 40 else repr(value)
-    if isinstance(value, np.ndarray):
-        return f"as it is copied: {value.dtype} {list(value.shape)}"
-    return ""

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -30,6 +31,10 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}
 
 def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype = torch.bfloat16) -> Traced:
     """Read `reference`. `shape`: sizes to favour, where the reference is fixed to some. Errors: CU47x to CU49x, located."""
+    return replace(_trace(reference, shape, dtype), again=partial(trace, reference, shape, dtype))
+
+
+def _trace(reference: Reference, shape: Shape | None, dtype: torch.dtype) -> Traced:
     first: CuError | None = None
     elsewhere: Traced | None = None
     state = State.of(reference.function, reference.span)

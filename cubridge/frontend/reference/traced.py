@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.algebra.terms import Arena, new_arena
 from cubridge.frontend.reference.assemble import Assembled
 from cubridge.frontend.reference.captures import CaptureValues, Input
 from cubridge.frontend.reference.evaluate import CPU, evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
+from cubridge.frontend.reference.fixed import Fixed
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.places import error_span
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.quiet import off_stdout, uncompiled
 from cubridge.frontend.reference.record import first_line
-from cubridge.frontend.reference.refusal import fail
+from cubridge.frontend.reference.refusal import fail, refuse
 from cubridge.frontend.reference.requirements import requirements
 from cubridge.frontend.reference.sizes import follows_sizes
 from cubridge.frontend.reference.state import StateTensor
 from cubridge.frontend.reference.unchanged import unchanged
 from cubridge.frontend.reference.visibility import empty_rows, rows_without_lse
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.nodes import Expr
 from cubridge.ir.requirement import Requirement
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Shape
 
 
+def says(spec: AttentionSpec) -> AttentionSpec:
+    """What a spec computes, without the remarks on how it was read."""
+    return replace(spec, specialised=(), assumptions=(), warnings=())
+
+
+def _without_values(operand: object) -> object:
+    return list(operand.shape) if isinstance(operand, Tensor) else operand
+
+
 @dataclass(frozen=True)
 class Traced:
-    """A reference as read. `shape` is the one it was recorded at, `dtype` that of q, k and v there."""
+    """A reference as read. `shape` is the one it was recorded at, `dtype` that of q, k and v there. `again`: reads it as it is
+    now; `accepted`: values that it keeps which change nothing."""
 
     reference: Reference
     spec: AttentionSpec
@@ -42,6 +56,8 @@ class Traced:
     dtype: torch.dtype
     assembled: Assembled
     arena: Arena
+    again: Callable[[], Traced] | None = None
+    accepted: set[object] = field(default_factory=set[object], compare=False, repr=False)
 
     def extra(self, shape: Shape) -> dict[str, Input]:
         """The arguments besides q, k, v at a shape. Errors: CU473."""
@@ -54,10 +70,43 @@ class Traced:
         return (*(r.state for r in recording.reals if r.state is not None), *(n.source for n in recording.numbers))
 
     def state(self) -> dict[str, Tensor]:
-        """What lies there now, by path. Errors: CU490, also for modules that would run something else."""
-        for module in self.assembled.lifter.recording.modules:
+        """What lies there now, by path. Errors: CU490, also for modules that would run something else and for numbers that
+        changed."""
+        recording = self.assembled.lifter.recording
+        for module in recording.modules:
             module.check()
+        changed = [f for f in recording.kept if not f.holds()]
+        if changed:
+            self._check_changed(changed)
         return {s.path: s.tensor() for s in self.kept}
+
+    def _check_changed(self, changed: Sequence[Fixed]) -> None:
+        """Errors: CU490 where the reference reads otherwise now that values which it keeps are others."""
+        now = tuple(f.change() for f in changed)
+        if now not in self.accepted:
+            with ThreadPoolExecutor(1) as outside:  # of the modes of PyTorch that the call stands in
+                same = outside.submit(self._reads_the_same).result()
+            if not same:
+                refuse(
+                    "CU490", f"{now[0]} when the reference was read", self.reference.span, "adapt the reference again"
+                )
+            self.accepted.add(now)
+
+    def _reads_the_same(self) -> bool:
+        """Is a new reading this one?"""
+        assert self.again is not None
+        try:
+            other = self.again()
+        except CuError:
+            return False
+        return says(other.spec) == says(self.spec) and other.said() == self.said()
+
+    def said(self) -> list[object]:
+        """The recorded calls without their tensors, and the tensors that the reference writes out."""
+        recording = self.assembled.lifter.recording
+        written = [real.tensor.tolist() for real in recording.reals if real.state is None]
+        calls = [(str(c.func), str(pytree.tree_map(_without_values, (c.args, c.kwargs)))) for c in recording.calls]
+        return [*calls, *written, [n.value for n in recording.numbers]]
 
     def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
         """The spec's captures for one launch, on the CPU. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""

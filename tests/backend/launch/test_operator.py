@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.captured import NoCaptures
@@ -134,6 +135,19 @@ def test_inputs_that_require_a_gradient_are_refused(which: str) -> None:
     assert not device.launches
     with torch.no_grad():
         assert not operator(**values).requires_grad
+
+
+@pytest.mark.parametrize("which", ["q", "weight"])
+def test_inputs_that_have_a_tangent_are_refused(which: str) -> None:
+    operator, device = make()
+    values = dict(zip("qkv", qkv(), strict=True)) | {"weight": WEIGHT.clone()}
+    other = {n: x for n, x in values.items() if n != which}
+    given = values[which]
+    assert code(lambda: torch.func.jvp(lambda x: operator(**other, **{which: x}), (given,), (given,))) == "CU822"
+    with torch.no_grad(), forward_ad.dual_level():
+        assert code(lambda: operator(**other, **{which: forward_ad.make_dual(given, given)})) == "CU822"
+        assert not device.launches
+        operator(**values)
 
 
 def test_the_bare_operator_refuses_gradients_too() -> None:

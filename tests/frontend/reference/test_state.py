@@ -61,6 +61,8 @@ def kept_in():
         "array": (lambda q, k, v: biased(q, k, v, torch.from_numpy(ARRAY)), "ARRAY", torch.from_numpy(ARRAY)),
         "data": (lambda q, k, v: biased(q, k, v, closed.data), "closed", closed),
         "default": (lambda q, k, v, given=DEFAULT: biased(q, k, v, given), "given", DEFAULT),
+        "decorated": (torch.no_grad()(lambda q, k, v: biased(q, k, v, ZERO)), "ZERO", ZERO),
+        "property": (Derived(), "ZERO", ZERO),
         "method": (Held().attention, "self.bias", None),
         "instance": (Held(), "self.bias", None),
     }  # fmt: skip
@@ -74,6 +76,15 @@ class Held:
         return biased(q, k, v, self.bias)
 
     __call__ = attention
+
+
+class Derived:
+    @property
+    def bias(self):
+        return ZERO
+
+    def __call__(self, q, k, v):
+        return biased(q, k, v, self.bias)
 
 
 @pytest.mark.parametrize("where", kept_in())
@@ -203,6 +214,52 @@ def test_a_number_read_from_a_tensor_is_fixed_named_and_watched() -> None:
 
 
 WIDTH = 5
+
+
+class Keeping(nn.Module):
+    """Reads numbers, a list, None, one tensor at two places, and modules in their mode; counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cap, self.weights, self.more, self.unread, self.calls = 5.0, [0.5, 0.25], None, 1, 0
+        self.one = nn.Parameter(torch.ones(1), requires_grad=False)
+        self.other, self.dropout, self.free = self.one, nn.Dropout(0.5), nn.Dropout(0.0)
+        self.tables = [torch.ones(1), torch.ones(1)]
+        self.dropout.eval()
+
+    def forward(self, q, k, v):
+        self.calls += 1
+        s = q @ repeated(k, q).mT * sum(self.weights) + self.one + self.other + sum(self.tables)
+        s = s if self.more is None else s + self.more
+        return self.free(self.dropout((self.cap * torch.tanh(s / self.cap)).softmax(-1))) @ repeated(v, q)
+
+
+def test_what_is_fixed_is_compared_at_each_call() -> None:
+    module = Keeping()
+    traced = read(module)
+    changes: list[tuple[str, str, object, str]] = [
+        ("", "cap", 4.0, "`self.cap` is 4.0, and was 5.0"),
+        ("", "weights", [0.5, 0.5], r"`self.weights` is \(0.5, 0.5\), and was \(0.5, 0.25\)"),
+        ("", "weights", [0.5], r"`self.weights` is \(0.5,\)"),
+        ("", "tables", [torch.ones(1)] * 3, "`self.tables` is 3, and was 2"),
+        ("", "more", torch.ones(1), "`self.more` is of type Tensor, and was None"),
+        ("", "other", nn.Parameter(torch.zeros(1)), "`self.other` is another tensor than `self.one`"),
+        ("dropout", "training", True, "`self.dropout.training` is True, and was False"),
+    ]
+    for owner, name, value, says in changes:
+        holder = module.get_submodule(owner)
+        before = getattr(holder, name)
+        setattr(holder, name, value)
+        with pytest.raises(CuError, match=says) as caught:
+            traced.state()
+        assert caught.value.diagnostics[0].code == "CU490"
+        setattr(holder, name, before)
+    module.calls, module.unread, module.cap = 9, 9, 10 / 2
+    traced.state()
+    assert not traced.accepted
+    module.free.training = False  # which is another value, and reads the same
+    traced.state()
+    assert len(traced.accepted) == 1
 
 
 def test_numbers_strings_and_flags_are_named() -> None:

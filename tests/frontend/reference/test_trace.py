@@ -356,9 +356,11 @@ def test_a_function_that_changes_from_call_to_call_is_refused() -> None:
         (lambda q: q.dtype == torch.float32, "something else in float32 than in bfloat16, in which it was read"),
         (lambda q: q.is_contiguous(), "something else for q, k and v of other strides than it was read with"),
         (lambda q: q.stride(1) < q.stride(2), "something else for q, k and v of other strides"),
+        (lambda q: torch.is_grad_enabled(), "something else where `is_grad_enabled` is True than it was read with"),
+        (lambda q: torch.is_autocast_enabled("cpu"), "something else where `is_autocast_enabled` is True"),
     ],
 )
-def test_a_branch_on_type_or_strides_is_refused(doubles, message: str) -> None:
+def test_a_branch_on_type_strides_or_modes_is_refused(doubles, message: str) -> None:
     def branches(q, k, v):
         return (q @ repeated(k, q).mT * (2 if doubles(q) else 1)).softmax(-1) @ repeated(v, q)
 
