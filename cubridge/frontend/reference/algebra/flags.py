@@ -31,7 +31,7 @@ def flag_of(term: Term) -> tuple[Load, int, int] | None:
 def _flag(element: Term | None, times: int | None, constant: int | None) -> tuple[Load, int, int] | None:
     if (
         not isinstance(element, Load)
-        or element.reads & _INPUTS | arena().no_flags
+        or element.reads & (_INPUTS | arena().no_flags)
         or (times, constant) not in ((1, 0), (1, -1), (-1, 1))
     ):
         return None

@@ -305,6 +305,10 @@ def _add_two(a: Term, b: Term) -> Term:
         return b
     if is_const(b, 0):
         return a
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, Const) and is_masking(x) and is_op(y, "where") and absorbs(float(x.value), [y]):
+            _declare(arena().absorbed, y)  # else two fills would make a choice of their sums
+            return x
     pushed = push(_add_two, a, b)
     if pushed is not None:
         return pushed

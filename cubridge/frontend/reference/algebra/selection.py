@@ -11,10 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from cubridge.frontend.reference.algebra.constructors import construct, rebuild
+from cubridge.frontend.reference.algebra.polynomials import terms_of
 from cubridge.frontend.reference.algebra.predicates import FALSE, conjunction, disjunction, implies, negation, select
 from cubridge.frontend.reference.algebra.terms import (
     Apply,
     Const,
+    Load,
+    Reduce,
     Sort,
     Term,
     apply,
@@ -44,7 +47,9 @@ def where(condition: Term, a: Term, b: Term) -> Term:
         return a if condition.value else b
     if a is b:
         return a
-    a, b = under(condition, a), under(negation(condition), b)
+    a, b = _knowing(condition, under(condition, a)), _knowing(negation(condition), under(negation(condition), b))
+    if a is b:
+        return a
     if isinstance(a, Apply) and a.op == "where" and a.args[2] is b:
         return where(conjunction(condition, a.args[0]), a.args[1], b)
     if isinstance(b, Apply) and b.op == "where" and b.args[1] is a:
@@ -61,6 +66,45 @@ def where(condition: Term, a: Term, b: Term) -> Term:
         deeper = min(_value(b), _value(a.args[2]))
         return where(conjunction(condition, a.args[0]), a.args[1], const(deeper))
     return apply("where", (condition, a, b), a.sort)
+
+
+def _knowing(condition: Term, branch: Term) -> Term:
+    """The branch with the elements of captured tensors that the condition says the value of."""
+    for part in op_args(condition, "and"):
+        known = _equality(part)
+        if known is not None and branch.reads >= known[0].reads:
+            branch = _with(branch, *known, {})
+    return branch
+
+
+def _equality(condition: Term) -> tuple[Load, Const] | None:
+    """`element == number`."""
+    match condition:
+        case Apply(op="==0", args=(p,)):
+            terms = dict(terms_of(p))
+            number = terms.pop((), 0)
+            ((monomial, times),) = terms.items() if len(terms) == 1 else (((), 0),)
+            if len(monomial) == 1 and abs(times) == 1 and isinstance(monomial[0], Load):
+                return monomial[0], const(-number * times)
+        case Apply(op="==", args=(Const() as number, Load() as element)):
+            return element, number
+        case _:
+            pass
+    return None
+
+
+def _with(term: Term, element: Load, value: Const, memo: dict[Term, Term]) -> Term:
+    """The term with a value for an element; in reductions the same index is another."""
+    if term is element:
+        return value
+    if isinstance(term, Reduce) or not term.reads >= element.reads:
+        return term
+    if term not in memo:
+        children = term.children()
+        changed = tuple(_with(c, element, value, memo) for c in children)
+        same = all(a is b for a, b in zip(children, changed, strict=True))
+        memo[term] = term if same else rebuild(term, changed)
+    return memo[term]
 
 
 def _hoisted(condition: Term, a: Term, b: Term) -> Term | None:
@@ -158,10 +202,21 @@ def absorbs(fill: float, others: list[Term]) -> bool:
     """May `fill + others` be taken as `fill`? Not where a large finite constant among them could cancel it."""
     if fill == -math.inf:
         return True
-    if fill > MASK_FILL or any(has_large_constant(o) for o in others):
+    if fill > MASK_FILL or any(_may_cancel(o) for o in others):
         return False
     assume("what is added to a fill of -1e8 or less is small beside it")
     return True
+
+
+def _may_cancel(term: Term) -> bool:
+    """Could a constant of a summand bring a fill back? Another fill only takes it further away."""
+    match term:
+        case Const():
+            return has_large_constant(term) and term.value > 0
+        case Apply(op="add" | "where"):
+            return any(_may_cancel(a) for a in term.args if a.sort is Sort.REAL)
+        case _:
+            return has_large_constant(term)
 
 
 def has_large_constant(term: Term) -> bool:

@@ -236,6 +236,36 @@ def key_padding_of_floats(q, k, v, attend):
     return (plain_scores(q, k) + hidden.to(q.dtype)).softmax(-1) @ repeated(v, q)
 
 
+@accepts(
+    score=f"{SCALE} + pair[h, i, j]",
+    mask="attend[b, j] == 1",
+    extra=lambda shape, device: {
+        "attend": (torch.arange(shape.Lk) % 5 != 2).float().repeat(shape.B, 1),
+        "pair": torch.linspace(0, 9, shape.Hq * shape.Lq * shape.Lk).reshape(shape.Hq, shape.Lq, shape.Lk),
+    },
+    captures=("attend[B, Lk] argument f32", "pair[Hq, Lq, Lk] argument f32"),
+    warns=("sees no key",),
+)
+def key_padding_of_floats_beside_a_bias(q, k, v, attend, pair):
+    hidden = 1e9 * (attend - 1)[:, None, None]
+    return ((plain_scores(q, k) + hidden.to(q.dtype) + pair).softmax(-1) @ repeated(v, q)).to(q.dtype)
+
+
+@accepts(
+    mask="(j <= i) & (mask[b, j] == 1)",
+    captures=("mask[B, Lk] argument i32",),
+    requires=("Lk == Lq",),
+    **FLAGS,
+    warns=("sees no key",),
+)
+def two_masks_of_fills_are_added(q, k, v, mask):
+    fill = torch.finfo(q.dtype).min
+    causal = torch.full((q.shape[2], q.shape[2]), fill).triu(1)
+    hidden = 1.0 - mask[:, None, None, :].expand(-1, 1, q.shape[2], -1).to(q.dtype)
+    hidden = hidden.masked_fill(hidden.bool(), fill)
+    return (plain_scores(q, k) + causal.to(q.dtype) + hidden).softmax(-1) @ repeated(v, q)
+
+
 @accepts(mask="to_copy[j] <= to_copy_2[i]", captures=("to_copy[Lk] computed i32", "to_copy_2[Lq] computed i32"))
 def positions_that_wrap_as_bytes(q, k, v):
     i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None, :]
