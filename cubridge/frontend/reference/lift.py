@@ -206,7 +206,7 @@ class Lifter:
             lifted = handler(self, call)
         except NoElementForm:
             if reads & ATTENTION_INPUTS:
-                self._refuse(call)
+                self._refuse(call, reads)
             lifted = [self._replayed(call, o) for o in outputs]
         results = lifted if isinstance(lifted, (list, tuple)) else [lifted]
         for output, result in zip(outputs, results, strict=False):
@@ -227,19 +227,19 @@ class Lifter:
                     return element(*indices)
                 except NoElementForm:
                     if reads & ATTENTION_INPUTS:
-                        self._refuse(call)
+                        self._refuse(call, reads)
                     fallback.append(self._replayed(call, output))
             return fallback[0].at(*indices)
 
         return guarded
 
-    def _refuse(self, call: Call) -> None:
-        refuse(
-            "CU476",
-            f"`{call.name}` on values computed from q, k or v has no form per element",
-            call.span,
-            _HELP.get(call.name, "an attention kernel computes each score on its own and reduces over keys once"),
-        )
+    def _refuse(self, call: Call, reads: frozenset[str]) -> NoReturn:
+        inputs = sorted(reads & ATTENTION_INPUTS)
+        of, general = "q, k or v", _EACH_ON_ITS_OWN
+        if len(inputs) == 1:
+            of, general = f"{inputs[0]} alone", _BEFORE.format(*inputs)
+        message = f"`{call.name}` on values computed from {of} has no form per element"
+        refuse("CU476", message, call.span, _HELP.get(call.name, general))
 
     def _replayed(self, call: Call, output: Tensor) -> Value:
         name = self.unused(call.name.strip("_"))
@@ -257,6 +257,8 @@ def _unrecorded(span: Span) -> NoReturn:
     )
 
 
+_EACH_ON_ITS_OWN: Final = "an attention kernel computes each score on its own and reduces over keys once"
+_BEFORE: Final = "apply it to {0} before the kernel, and hand over the {0} that it gives"
 _NARROW: Final = frozenset((torch.int8, torch.uint8, torch.int16, torch.uint16))
 _LARGEST: Final = (1 << 31) - 1
 EXACT_IN: Final = {torch.bfloat16: 256, torch.float16: 2048}

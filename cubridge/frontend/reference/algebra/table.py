@@ -27,7 +27,25 @@ def bitwise_and(a: Term, b: Term) -> Term:
             return x
         if is_const(x, 1) and nonneg(y) and nonneg(integers.sub(integers.ONE, y)):
             return y
+        bits = _neighbouring_bits(int(x.value)) if isinstance(x, Const) else None
+        if bits is not None:
+            return _with_bits(y, *bits)
     return apply("&", (a, b), Sort.INT)
+
+
+def _neighbouring_bits(mask: int) -> tuple[int, int | None] | None:
+    """The weight of the lowest bit of a mask without gaps, and the number that its bits take up; None for all bits above."""
+    lowest = mask & -mask
+    if mask < 0:
+        return (lowest, None) if mask == -lowest else None
+    count = mask // lowest + 1
+    return (lowest, count) if count & (count - 1) == 0 else None
+
+
+def _with_bits(a: Term, lowest: int, count: int | None) -> Term:
+    """Some neighbouring bits of an integer: of one below 0 too, since both divisions floor."""
+    above = integers.floordiv(a, const(lowest))
+    return integers.mul(const(lowest), above if count is None else integers.mod(above, const(count)))
 
 
 def integer_floordiv(a: Term, n: Term) -> Term:

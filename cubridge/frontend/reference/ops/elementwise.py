@@ -276,7 +276,8 @@ def _bitwise(name: str) -> Element:
             return {"and": conjunction, "or": disjunction, "xor": _xor}[name](a, b)
         if name != "and":
             raise NoElementForm
-        arena().bit_operations.setdefault(arena().here, "&")
+        if not any(isinstance(x, Const) and int(x.value) not in (0, 1) for x in (a, b)):
+            arena().bit_operations.setdefault(arena().here, "&")
         return bitwise_and(to_int(a), to_int(b))
 
     return function

@@ -222,3 +222,10 @@ def causal_written_with_keyword_arguments(q, k, v, *, causal=True):
     if causal:
         s = s + torch.triu(s.new_full((1, 1, *s.shape[-2:]), float("-inf")), diagonal=1)
     return torch.einsum("bhij,bhjd->bhid", torch.exp(F.log_softmax(s, dim=-1)), repeated(v, q))
+
+
+@accepts(mask="(i >= 64 * (j // 64)) & ((i - j) // 4 != 4 * ((i - j) // 16) + 1)", score=SCALE)
+def bits_of_distances(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    s = plain_scores(q, k).masked_fill(((i - j) & 12) == 4, -math.inf).masked_fill((j & -64) > i, -math.inf)
+    return s.softmax(-1) @ repeated(v, q)

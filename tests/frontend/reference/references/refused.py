@@ -32,6 +32,12 @@ def stick_breaking(q, k, v):
     return (z * (1 - z).log().cumsum(-1).exp()) @ repeated(v, q)
 
 
+@refuses("CU476", "`native_layer_norm` on values computed from q alone", "F.layer_norm")
+def normalised_queries(q, k, v):
+    q = F.layer_norm(q.float(), q.shape[-1:]).to(q.dtype)
+    return plain_scores(q, k).softmax(-1) @ repeated(v, q)
+
+
 @refuses("CU483", "over query rows", "softmax(-2)")
 def softmax_over_queries(q, k, v):
     return plain_scores(q, k).softmax(-2) @ repeated(v, q)
