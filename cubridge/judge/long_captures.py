@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.engine.values.gather import MadeUp
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Binary, Expr, Index, Name
+from cubridge.ir.nodes import Binary, Call, Expr, Index, Name
 from cubridge.ir.spec import AttentionSpec, Capture, Shape
-from cubridge.ir.walk import walk
+from cubridge.ir.walk import children, walk
 
 if TYPE_CHECKING:
     from cubridge.ir.nodes import Node
@@ -21,20 +21,22 @@ _RUN: Final = 700
 """Elements of a captured tensor that are the same: several tiles, and not whole ones."""
 _SPANS: Final = (1.0, 16.0, 1.0, 512.0)
 """How large floats are, from problem to problem."""
+_EXPONENT: Final = 16.0
+"""Of weights that decay or grow over a whole row."""
 _STEPS: Final = 5
 _PAST_LENGTHS: Final = 1 << 22
 
 
 def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int, steps: Sequence[int] = ()) -> Captures:
     """A value for every capture. Integers are in turn small, as large as lengths, and multiples of one of `steps`, past the
-    lengths; those that index something are 0 or 1, those that divide something are positive. Those of a mask come in runs from
-    the third problem on."""
-    indices, divisors = _used_as_index(spec), _used_as_divisor(spec)
+    lengths; those that index something are 0 or 1, those that divide something are positive. Floats that multiply a distance in an
+    exponent are small beside lengths. Those of a mask come in runs from the third problem on."""
+    indices, divisors, rates = _used_as_index(spec), _used_as_divisor(spec), _used_as_rate(spec)
     in_mask = {n.base.id for n in walk(spec.mask) if isinstance(n, Index) and isinstance(n.base, Name)}
     random = Random(seed)
     found: dict[str, int | float | MadeUp] = {}
-    span = _SPANS[seed % len(_SPANS)]
     for n, capture in enumerate(spec.captures):
+        span = _EXPONENT / max(shape.Lq, shape.Lk) if capture.name in rates else _SPANS[seed % len(_SPANS)]
         low, high, step = (0, 2, 1) if capture.name in indices else _integers(capture, shape, seed, steps)
         low = max(low, 1) if capture.name in divisors else low
         is_float, is_flag = capture.dtype == "f32", capture.dtype == "bool"
@@ -67,6 +69,24 @@ def _used_as_index(spec: AttentionSpec) -> set[str]:
 def _used_as_divisor(spec: AttentionSpec) -> set[str]:
     below = (node.right for node in _read_per_key(spec) if isinstance(node, Binary) and node.op in ("/", "//", "%"))
     return {n.id for divisor in below for n in walk(divisor) if isinstance(n, Name)}
+
+
+def _used_as_rate(spec: AttentionSpec) -> set[str]:
+    exponents = (node.args[0] for node in _read_per_key(spec) if isinstance(node, Call) and node.fn in ("exp", "exp2"))
+    factors = (n for e in exponents for n in walk(e) if isinstance(n, Binary) and n.op == "*" and _is_of_places(n))
+    captured = {c.name for c in spec.captures}
+    return {n.id for factor in factors for n in walk(factor) if isinstance(n, Name) and n.id in captured}
+
+
+def _is_of_places(expr: Expr) -> bool:
+    """Does it read i or j itself, not as a subscript alone?"""
+    match expr:
+        case Name(name):
+            return name in ("i", "j")
+        case Index():
+            return False
+        case _:
+            return any(_is_of_places(x) for x in children(expr) if isinstance(x, Expr))
 
 
 def _read_per_key(spec: AttentionSpec) -> Iterable[Node]:

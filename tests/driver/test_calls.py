@@ -365,6 +365,23 @@ def test_sizes_at_which_a_divisor_is_0_are_refused() -> None:
     assert caught.value.diagnostics[0].code == "CU823"
 
 
+# ---- powers ----------------------------------------------------------------------------------------------------------
+
+
+def retention(q, k, v, gamma):
+    lag = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+    decay = torch.where(lag >= 0, gamma[:, None, None] ** lag, 0.0)
+    return times(scores(q, k).float() * decay / 8, v)
+
+
+def test_powers_of_captured_numbers_are_exponentials_and_these_must_be_positive() -> None:
+    run = operator(retention, gamma=lambda s: 1 - 2.0 ** (-5 - torch.arange(s.Hq) % 8))
+    check(run, retention, qkv(L, 70), gamma=torch.tensor([0.9, 1 - 2.0**-13]))
+    for base in (0.0, -0.5):
+        error = refused(run, gamma=torch.tensor([0.9, base]))
+        assert error.diagnostics[0].code == "CU490" and "power of a captured number that is not positive" in str(error)
+
+
 # ---- modes of PyTorch ------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from cubridge.frontend.reference.algebra.constructors import rebuilt_in_place
 from cubridge.frontend.reference.algebra.numbers import integral, split_product
 from cubridge.frontend.reference.algebra.predicates import TRUE
-from cubridge.frontend.reference.algebra.reals import mul
+from cubridge.frontend.reference.algebra.reals import log, mul
 from cubridge.frontend.reference.algebra.reduce import replace, substitute
 from cubridge.frontend.reference.algebra.selection import is_masking
 from cubridge.frontend.reference.algebra.terms import (
@@ -58,11 +58,17 @@ class PartReader:
     def read(self, term: Term, key: Index | None) -> Term:
         """`key`: the index over keys that is bound here; None where there is none."""
         if not (term.reads & QKV or self.axes.e.name in term.free or term.height > 0):
-            return term
+            return self._with_logarithms(term, key)
         found = self.memo.get((term, key))
         if found is None:
             found = self.memo[term, key] = self._read(term, key)
         return found
+
+    def _with_logarithms(self, term: Term, key: Index | None) -> Term:
+        """Of captured bases of powers, computed before the launch: an exponent multiplies their errors."""
+        logs = {part for base in arena().bases for part in walk(log(base)) if is_op(part, "log")}
+        found = {part: self._captured(part, key) for part in walk(term) if part in logs} if logs else {}
+        return replace(term, found) if found else term
 
     def _read(self, term: Term, key: Index | None) -> Term:
         if term is self.accumulator:

@@ -42,6 +42,7 @@ class Declared:
     positive: Mapping[Term, Span]
     divisors: Mapping[Term, Span]
     roots: Mapping[Term, Span]
+    bases: Mapping[Term, Span]
     limits: Mapping[tuple[Term, int], Span]
 
     @staticmethod
@@ -50,7 +51,8 @@ class Declared:
         divisors = {t: span for t, span in arena.divisors.items() if not sizes_only(t)}  # those are preconditions
         return Declared(
             dict(arena.subscripts), own_conditions, numbers, dict(arena.flags), dict(arena.finite), dict(arena.absorbed),
-            dict(arena.positive), divisors, dict(arena.roots), dict(arena.limits),
+            dict(arena.positive), divisors, dict(arena.roots), dict(arena.bases),
+            dict(arena.limits),
         )  # fmt: skip
 
 
@@ -72,6 +74,8 @@ def requirements(values: CaptureValues, declared: Declared) -> Iterator[Requirem
         yield from (_divisor(x, span) for x in _parts(evaluator, term))
     for term, span in declared.roots.items():
         yield from (_root(x, span) for x in _parts(evaluator, term))
+    for term, span in declared.bases.items():
+        yield from (_base(x, span) for x in _parts(evaluator, term))
     for (term, largest), span in declared.limits.items():
         yield from (_within(x, largest, span) for x in _parts(evaluator, term))
     yield from number_requirements(values, declared.numbers)
@@ -126,6 +130,12 @@ def _root(value: Tensor, span: Span) -> Requirement:
     what = "a logarithm or a root of a captured number below 0"
     fault = Diagnostic("CU490", what, span, help="the reference gives NaN there")
     return Requirement(~(value < 0).any(), what, lambda: fault)
+
+
+def _base(value: Tensor, span: Span) -> Requirement:
+    what = "a power of a captured number that is not positive"
+    fault = Diagnostic("CU490", what, span, help="compute the power outside, and pass what it gives")
+    return Requirement((value > 0).all(), what, lambda: fault)
 
 
 def _within(value: Tensor, largest: int, span: Span) -> Requirement:

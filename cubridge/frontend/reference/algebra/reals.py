@@ -41,6 +41,7 @@ from cubridge.frontend.reference.algebra.terms import (
     is_const,
     is_op,
     order,
+    sizes_only,
     walk,
 )
 from cubridge.ir.source import Span
@@ -274,7 +275,7 @@ def _float_power(value: float, exponent: float) -> float:
 
 
 def general_power(base: Term, exponent: Term) -> Term:
-    """base ** exponent; a constant positive base becomes an exponential."""
+    """base ** exponent; a base that is a positive constant, or captured and asked to be positive, becomes an exponential."""
     base, exponent = to_real(base), to_real(exponent)
     pushed = push(general_power, base, exponent)
     if pushed is not None:
@@ -283,6 +284,9 @@ def general_power(base: Term, exponent: Term) -> Term:
         return power(base, Fraction(exponent.value))
     if isinstance(base, Const) and base.value > 0:
         return exp(mul(number(math.log(base.value)), exponent))
+    if _is_captured(base) and not sizes_only(exponent):
+        arena().bases.setdefault(base, arena().here)
+        return exp(mul(log(base), exponent))
     return apply("power", (base, exponent), Sort.REAL)
 
 

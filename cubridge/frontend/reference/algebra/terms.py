@@ -188,6 +188,7 @@ class Arena:
     positive: dict[Term, Span] = field(default_factory=dict)  # captured factors of an infinite fill
     divisors: dict[Term, Span] = field(default_factory=dict)  # integers that must not be 0
     roots: dict[Term, Span] = field(default_factory=dict)  # captured numbers that must not be negative
+    bases: dict[Term, Span] = field(default_factory=dict)  # captured numbers that powers are of, which must be positive
     limits: dict[tuple[Term, int], Span] = field(default_factory=dict)  # integers, and what their type holds in size
     whole_symbols: set[Term] = field(default_factory=set)  # symbols of row reductions that are integers
     bit_operations: dict[Span, str] = field(default_factory=dict)  # `&` on numbers, a likely slip of precedence
