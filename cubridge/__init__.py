@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cubridge.driver.adapt import adapt
     from cubridge.driver.adaptation import Adaptation
+    from cubridge.driver.attention import attention
     from cubridge.driver.load import load
     from cubridge.driver.trace import trace
     from cubridge.ir.diagnostics import CuError, Refused
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Adaptation", "CuError", "Pass", "PassContext", "Refused", "Shape", "adapt", "load", "parse", "register_pass", "to_text",
-    "trace",
+    "Adaptation", "CuError", "Pass", "PassContext", "Refused", "Shape", "adapt", "attention", "load", "parse", "register_pass",
+    "to_text", "trace",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -38,6 +39,7 @@ _HOMES: Final = {
     "Refused": "cubridge.ir.diagnostics",
     "Shape": "cubridge.ir.spec",
     "adapt": "cubridge.driver.adapt",
+    "attention": "cubridge.driver.attention",
     "load": "cubridge.driver.load",
     "parse": "cubridge.ir.parser",
     "register_pass": "cubridge.passes.own",

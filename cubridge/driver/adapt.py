@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def adapt(
-    reference: Callable[..., object] | Path | str,
+    reference: Callable[..., object] | Path | str | TracedReference,
     kernel: str | Path = "sm80",
     shape: Shape | Sequence[int] | str | None = None,
     dtype: str | torch.dtype = "bf16",

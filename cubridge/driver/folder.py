@@ -66,10 +66,10 @@ def claimed_reference(file: Path) -> TracedReference | None:
     return _read_again(file.parent, read_record(file.parent), None)
 
 
-def open_folder(folder: Path, live: Reference | None = None) -> Adapted:
+def open_folder(folder: Path, live: Reference | TracedReference | None = None) -> Adapted:
     """The adaptation as its files say it: kernel.cu is lifted again, and must say what target.cuir says. `live`: the callable
-    that was adapted, where it was one. Errors: OSError; CU842; CU843 where text and CuIR disagree; what reading its parts
-    raises."""
+    that was adapted, where it was one, perhaps read already. Errors: OSError; CU842; CU843 where text and CuIR disagree; what
+    reading its parts raises."""
     recorded = read_record(folder)
     kernel = choose_kernel(recorded.kernel)
     lifted = lift_verified(kernel, recorded.dtype, recorded.shape.D)
@@ -102,8 +102,10 @@ def open_folder(folder: Path, live: Reference | None = None) -> Adapted:
     )
 
 
-def _read_again(folder: Path, recorded: Recorded, live: Reference | None) -> TracedReference:
+def _read_again(folder: Path, recorded: Recorded, live: Reference | TracedReference | None) -> TracedReference:
     """Errors: CU842 for a live callable that is not given; CU47x to CU49x."""
+    if isinstance(live, TracedReference):
+        return live
     if live is not None:
         return read_reference(live.function, None, recorded.shape, live.extra_inputs, recorded.dtype)
     if recorded.reference is None:

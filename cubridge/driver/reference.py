@@ -67,8 +67,12 @@ def read_reference(
         loaded = load_reference(reference, function)
     else:
         loaded = Reference.of(reference, extra_inputs)  # pyright: ignore[reportArgumentType]
+    return trace_reference(loaded, shape, dtype, str(reference) if isinstance(reference, Path) else None)
+
+
+def trace_reference(loaded: Reference, shape: Shape | None, dtype: str, path: str | None = None) -> TracedReference:
+    """`path`: the file it was loaded from. Errors: CU47x to CU49x, located."""
     traced = trace(loaded, shape, DTYPES[dtype])
-    path = str(reference) if isinstance(reference, Path) else None
     return TracedReference(traced, _attention(loaded.name, traced), path)
 
 

@@ -6,20 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-import torch
-from torch import Tensor
-
 from cubridge.backend.launch.arguments import check_preconditions
-from cubridge.backend.launch.kinds import Kind, NumberKind, TensorKind, fits_kind
+from cubridge.backend.launch.kinds import Kind
+from cubridge.driver.examples import Example, key_of, kind_of
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.reference import reread
 from cubridge.driver.report import RULES
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.ir.diagnostics import CuError, Note
-from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.fitting import fitting_shapes
-from cubridge.ir.nodes import Expr, IntLit, Name
-from cubridge.ir.printer import print_expr
 from cubridge.judge.long_lengths import check_long_lengths
 
 if TYPE_CHECKING:
@@ -46,7 +41,7 @@ class Specialiser:
         if (self.adapted.proposer, self.adapted.lowered_by) != (RULES, RULES):
             raise error
         kinds = {a.name: kind_of(values[a.name], a.kind, sizes) for a in self.arguments if a.kind is not None}
-        key = tuple((name, _key(kind)) for name, kind in kinds.items())
+        key = tuple((name, key_of(kind)) for name, kind in kinds.items())
         if key not in self.made:
             if len(self.made) >= _MOST:
                 raise error
@@ -66,7 +61,7 @@ class Specialiser:
     ) -> AttentionOperator | CuError:
         changed = {a.name for a in self.arguments if a.kind is not None and kinds[a.name] != a.kind}
         extra = self.adapted.reference.traced.reference.extra_inputs
-        examples = {name: _Example(values[name], kinds[name]) for name in changed}
+        examples = {name: Example(values[name], kinds[name]) for name in changed}
 
         def extra_inputs(shape: Shape, device: str) -> dict[str, object]:
             given = {} if extra is None else dict(extra(shape, device))
@@ -102,64 +97,3 @@ def adapted_again(adapted: Adapted, extra_inputs: Callable[[Shape, str], dict[st
         shape=next(iter(fitting_shapes(spec, [adapted.shape])), reference.traced.shape),
         remarks=tuple(transferred.remarks),
     )
-
-
-# ---- kinds -----------------------------------------------------------------------------------------------------------
-
-_LAYOUT: Final = ("Lk", "Lq", "Hq", "B")
-"""What the axes of scores follow, from the last; and where no axis tells, what an extent most likely follows."""
-_OTHERS: Final = ("Hk", "D")
-
-
-def kind_of(value: object, adapted: Kind, sizes: Mapping[str, int]) -> Kind:
-    """The kind of a value of a call; that of the adaptation where it fits."""
-    if fits_kind(adapted, value, sizes):
-        return adapted
-    if not isinstance(value, Tensor):
-        return NumberKind(type(value))  # pyright: ignore[reportArgumentType]
-    was = adapted.extents if isinstance(adapted, TensorKind) else ()
-    last_first = [
-        _extent(n, at, was[-1 - at] if at < len(was) else None, sizes) for at, n in enumerate(reversed(value.shape))
-    ]
-    return TensorKind(value.dtype, tuple(reversed(last_first)))
-
-
-def _extent(length: int, at: int, was: Expr | None, sizes: Mapping[str, int]) -> Expr:
-    """A formula for the axis `at`, from the last, of `length`: none for one element, what the adaptation had there, a size."""
-    if length == 1:
-        return IntLit(1)
-    if was is not None and evaluate_number(was, sizes) == length:
-        return was
-    here = _LAYOUT[at : at + 1]
-    return next((Name(n) for n in (*here, *_LAYOUT, *_OTHERS) if sizes[n] == length), IntLit(length))
-
-
-def _key(kind: Kind) -> object:
-    if isinstance(kind, NumberKind):
-        return kind.type
-    return kind.dtype, tuple(None if e is None else print_expr(e) for e in kind.extents)
-
-
-# ---- examples --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Example:
-    """A value of a call, repeated or cut to the extents that other shapes have."""
-
-    value: object
-    kind: Kind
-
-    def __post_init__(self) -> None:
-        if isinstance(self.value, Tensor):
-            self.value = self.value.detach().cpu().clone()
-
-    def at(self, shape: Shape) -> object:
-        found = self.value
-        if not isinstance(found, Tensor) or not isinstance(self.kind, TensorKind):
-            return found
-        for axis, extent in enumerate(self.kind.extents):
-            assert extent is not None
-            length = int(evaluate_number(extent, shape.sizes()))
-            found = found.index_select(axis, torch.arange(length) % max(1, found.shape[axis]))
-        return found
