@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cubridge.driver.attention import attention
     from cubridge.driver.load import load
     from cubridge.driver.trace import trace
+    from cubridge.frontend.reference.mods import from_mods
     from cubridge.ir.diagnostics import CuError, Refused
     from cubridge.ir.parser import parse
     from cubridge.ir.printer import to_text
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Adaptation", "CuError", "Pass", "PassContext", "Refused", "Shape", "adapt", "attention", "load", "parse", "register_pass",
-    "to_text", "trace",
+    "Adaptation", "CuError", "Pass", "PassContext", "Refused", "Shape", "adapt", "attention", "from_mods", "load", "parse",
+    "register_pass", "to_text", "trace",
 ]  # fmt: skip
 
 _HOMES: Final = {
@@ -40,6 +41,7 @@ _HOMES: Final = {
     "Shape": "cubridge.ir.spec",
     "adapt": "cubridge.driver.adapt",
     "attention": "cubridge.driver.attention",
+    "from_mods": "cubridge.frontend.reference.mods",
     "load": "cubridge.driver.load",
     "parse": "cubridge.ir.parser",
     "register_pass": "cubridge.passes.own",

@@ -60,13 +60,20 @@ def _span(filename: str, line: int | None, end_line: int | None, column: int | N
 
 
 def user_span() -> Span:
-    """Where the user's code stands now."""
+    """Where the user's code stands now; the definition of the reference where none of it runs, but torch's or ours."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if _is_users(frame.f_code.co_filename):
             return _span_of(frame.f_code, frame.f_lasti)
+        if _runs_reference(frame):
+            return frame.f_locals["reference"].span
         frame = frame.f_back
     return NOWHERE
+
+
+def _runs_reference(frame: FrameType) -> bool:
+    """Is it where a reference is called to be recorded?"""
+    return frame.f_code.co_name == "run_reference" and frame.f_code.co_filename.startswith(_OURS)
 
 
 def inside_operation() -> bool:
@@ -88,7 +95,7 @@ def call_chain(limit: int = 3) -> tuple[Note, ...]:
     while frame is not None:
         if _is_users(frame.f_code.co_filename):
             frames.append(frame)
-        elif frame.f_code.co_filename.startswith(_OURS) and frame.f_code.co_name == "run_reference":
+        elif _runs_reference(frame):
             break
         frame = frame.f_back
     return tuple(Note("called from here", _span_of(f.f_code, f.f_lasti)) for f in frames[1 : limit + 1])

@@ -91,7 +91,7 @@ def names_in(function: object) -> frozenset[str]:
     codes = (
         r.value.__code__ for r in reachable(function) if isinstance(r.value, FunctionType) and not is_foreign(r.value)
     )
-    return frozenset(name for code in codes for name in _names(code))
+    return frozenset(name for code in codes for name in code_names(code))
 
 
 def _inside(found: Reached) -> Iterator[Reached]:
@@ -135,9 +135,11 @@ def _of_function(found: Reached) -> Iterator[Reached]:
     if wrapped is not None:  # by a decorator, which may be torch's
         yield found.attribute("__wrapped__", wrapped, found.label)
     if is_foreign(function):
+        compiled = vars(function).get(_COMPILED)
+        yield from _of_closure(found) if compiled is None else (found.attribute(_COMPILED, compiled, found.label),)
         return
     code = function.__code__
-    names = frozenset(_names(code))
+    names = frozenset(code_names(code))
     inside = replace(found, names=names)
     parameters = code.co_varnames[: code.co_argcount]
     defaults = inside.attribute("__defaults__", function.__defaults__)
@@ -145,31 +147,41 @@ def _of_function(found: Reached) -> Iterator[Reached]:
     yield from (defaults.item(n, x, parameters[first + n]) for n, x in enumerate(function.__defaults__ or ()))
     keywords = inside.attribute("__kwdefaults__", function.__kwdefaults__)
     yield from (keywords.item(n, x, n) for n, x in (function.__kwdefaults__ or {}).items())
-    cells = inside.attribute("__closure__", function.__closure__)
-    for n, cell in enumerate(function.__closure__ or ()):
-        try:
-            held = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-        yield cells.item(n, cell).attribute("cell_contents", held, code.co_freevars[n])
+    yield from _of_closure(inside)
     spaces = inside.attribute("__globals__", function.__globals__)
     yield from (
         spaces.item(n, function.__globals__[n], n) for n in sorted(_globals(code) & function.__globals__.keys())
     )
 
 
-def _names(code: CodeType) -> Iterator[str]:
+_COMPILED: Final = "_torchdynamo_orig_callable"
+"""By which a function that `torch.compile` made keeps the user's."""
+
+
+def _of_closure(found: Reached) -> Iterator[Reached]:
+    """Of foreign functions too: `and_masks` of torch closes over the user's."""
+    function: FunctionType = found.value
+    cells = found.attribute("__closure__", function.__closure__)
+    for n, cell in enumerate(function.__closure__ or ()):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        yield cells.item(n, cell).attribute("cell_contents", held, function.__code__.co_freevars[n])
+
+
+def code_names(code: CodeType) -> Iterator[str]:
     """Of globals and attributes, in the functions inside as well."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from code_names(constant)
 
 
 def _names_of(function: object) -> frozenset[str]:
     """Of what a method or a partial function runs."""
     code = getattr(function, "__code__", None)
-    return frozenset((getattr(function, "__name__", ""), *(_names(code) if isinstance(code, CodeType) else ())))
+    return frozenset((getattr(function, "__name__", ""), *(code_names(code) if isinstance(code, CodeType) else ())))
 
 
 @lru_cache(1024)
@@ -239,7 +251,7 @@ def _with_class_names(found: Reached) -> Reached:
     names = {*found.names, *_ENTRIES, *(n for n in functions if n.startswith("__") and n != "__init__")}
     waiting = [*names]
     while waiting:
-        read = {n for code in functions.get(waiting.pop(), ()) for n in _names(code)} - names
+        read = {n for code in functions.get(waiting.pop(), ()) for n in code_names(code)} - names
         names |= read
         waiting += read
     return replace(found, names=frozenset(names))

@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cubridge.frontend.reference.extents import Extent, extra_values
 from cubridge.frontend.reference.fixed import Fixed, OneTensor
+from cubridge.frontend.reference.flex import flex_by_math
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import call_chain, error_span, inside_operation, user_span
 from cubridge.frontend.reference.quiet import quiet
@@ -329,6 +330,7 @@ def _run(
                 torch.no_grad(),
                 quiet(),
                 symbolic_numbers(reference.globals, attention_math),
+                flex_by_math(reference.function),
                 recorder.fake,
                 recorder,
                 rewrite,

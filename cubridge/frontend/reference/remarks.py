@@ -75,9 +75,11 @@ def _inexact_ranges(lifter: Lifter) -> Iterator[Remark]:
                          "they are taken as exact", call.span)  # fmt: skip
 
 
-def _holds_positions(lifter: Lifter, tensor: Tensor) -> bool:
+def _holds_positions(lifter: Lifter, operand: object) -> bool:
     """Integers that are made of sizes and indices alone."""
-    value = lifter.values[id(tensor)]
+    if not isinstance(operand, Tensor):  # `torch.vmap` makes tensors of numbers
+        return False
+    value = lifter.values[id(operand)]
     return value.sort is Sort.INT and not value.reads
 
 

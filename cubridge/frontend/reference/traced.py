@@ -17,6 +17,7 @@ from cubridge.frontend.reference.captures import CaptureValues, Input
 from cubridge.frontend.reference.evaluate import CPU, evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.fixed import Fixed
+from cubridge.frontend.reference.flex import flex_by_math
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.places import error_span
@@ -183,8 +184,9 @@ class Traced:
     def half(self, q: Tensor, k: Tensor, v: Tensor, extra: Mapping[str, Input]) -> Tensor:
         """The reference itself, in the precision of its inputs, or in float32 where it runs in no other. Errors: CU474."""
         try:
-            with unchanged(self.reference.function), torch.no_grad(), off_stdout(), uncompiled():
-                out = self.reference.function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
+            function = self.reference.function
+            with unchanged(function), torch.no_grad(), off_stdout(), flex_by_math(function), uncompiled():
+                out = function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever the user's code raises

@@ -2,6 +2,7 @@
 
 from tests.frontend.reference.references import (
     captures,
+    flex,
     heads,
     in_place,
     masks,
@@ -15,6 +16,6 @@ from tests.frontend.reference.references import (
 )
 
 __all__ = [
-    "captures", "heads", "in_place", "masks", "modules", "normalizers", "public", "refused", "scores", "spellings",
+    "captures", "flex", "heads", "in_place", "masks", "modules", "normalizers", "public", "refused", "scores", "spellings",
     "windows",
 ]  # fmt: skip

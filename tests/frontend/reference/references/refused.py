@@ -257,13 +257,6 @@ def another_thread(q, k, v):
     return found[0].softmax(-1) @ repeated(v, q)
 
 
-@refuses("CU476", "`flex_attention` takes functions", "flex_attention(")
-def flexible(q, k, v):
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * 2, enable_gqa=True)
-
-
 # ---- faults of the reference -------------------------------------------------------------------------------------------
 
 
