@@ -25,8 +25,18 @@ def _foreign_prefixes() -> tuple[str, ...]:
 
 
 @cache
+def _real(filename: str) -> str:
+    """A package may be reached by a link."""
+    return filename if filename.startswith("<") else str(Path(filename).resolve())
+
+
+@cache
 def _is_users(filename: str) -> bool:
-    return "site-packages" not in filename and not filename.startswith(_foreign_prefixes())
+    return "site-packages" not in _real(filename) and not _real(filename).startswith(_foreign_prefixes())
+
+
+def _is_ours(filename: str) -> bool:
+    return _real(filename).startswith(_OURS)
 
 
 @cache
@@ -73,16 +83,14 @@ def user_span() -> Span:
 
 def _runs_reference(frame: FrameType) -> bool:
     """Is it where a reference is called to be recorded?"""
-    return frame.f_code.co_name == "run_reference" and frame.f_code.co_filename.startswith(_OURS)
+    return frame.f_code.co_name == "run_reference" and _is_ours(frame.f_code.co_filename)
 
 
 def inside_operation() -> bool:
     """Is torch working on an operation now, rather than the user's code computing with sizes?"""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and not _is_users(frame.f_code.co_filename):
-        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and frame.f_code.co_filename.startswith(
-            _OURS
-        ):
+        if frame.f_code.co_name in ("__torch_dispatch__", "__torch_function__") and _is_ours(frame.f_code.co_filename):
             return True
         frame = frame.f_back
     return False

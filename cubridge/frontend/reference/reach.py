@@ -289,5 +289,6 @@ _IN_PYTHON: Final = 1 << 9
 def _is_foreign_file(name: str) -> bool:
     standard, *packages = (str(Path(f).resolve().parent) for f in (linecache.__file__, torch.__file__, np.__file__))
     ours = str(Path(__file__).resolve().parents[2])
-    in_standard = name.startswith((standard, "<frozen")) and "site-packages" not in name
-    return in_standard or name.startswith((*packages, ours, "<@beartype", "<eval_with_key>"))
+    file = name if name.startswith("<") else str(Path(name).resolve())  # an environment may be reached by a link
+    in_standard = file.startswith((standard, "<frozen")) and "site-packages" not in file
+    return in_standard or file.startswith((*packages, ours, "<@beartype", "<eval_with_key>"))

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch
 from torch import nn
 
 from cubridge.frontend.reference.load import Reference
+from cubridge.frontend.reference.reach import is_foreign
 from cubridge.frontend.reference.trace import Traced, trace
 from cubridge.ir.diagnostics import CuError
 from tests.frontend.reference.references.helpers import repeated
@@ -306,3 +309,11 @@ def test_a_tensor_out_of_reach_is_refused() -> None:
     with pytest.raises(CuError, match="no call could find again") as caught:
         read(attention)
     assert caught.value.diagnostics[0].code == "CU476"
+
+
+def test_a_library_that_is_reached_by_a_link_is_none_of_the_users(tmp_path) -> None:
+    """As torch is in an environment behind a link."""
+    (tmp_path / "torch").symlink_to(Path(torch.__file__).parent)
+    function = FunctionType(compile("x = 1", str(tmp_path / "torch" / "functional.py"), "exec"), {})
+    assert is_foreign(function)
+    assert not is_foreign(FunctionType(compile("x = 1", str(tmp_path / "functional.py"), "exec"), {}))
