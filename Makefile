@@ -9,7 +9,7 @@ OUT ?= out
 # Tests start hundreds of processes, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick slow foreign compat lint check setup clean
+.PHONY: demo test quick slow foreign integrations compat lint check setup clean
 
 setup: $(READY)
 
@@ -57,6 +57,11 @@ slow: $(READY)
 foreign: $(READY)
 	$(BIN)/python -m tests.foreign.get
 	$(BIN)/python -m pytest tests/foreign -m slow
+
+# Small models of transformers, on the emulator.
+integrations: $(READY)
+	$(BIN)/python -m pip install -q -e ".[transformers]"
+	$(BIN)/python -m pytest tests/integrations tests/docs/test_pytorch_page.py -m "slow or not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -19,11 +19,16 @@ NEEDS = {"Models of transformers": "transformers"}
 """Sections that need another package."""
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda s: s.partition("\n")[0])
+def title_of(section: str) -> str:
+    return section.partition("\n")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", SECTIONS, ids=title_of)
 def test_a_section_prints_what_it_says(section: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    title = section.partition("\n")[0]
+    title = title_of(section)
     if title in NEEDS:
-        pytest.importorskip(NEEDS[title])
+        pytest.importorskip(NEEDS[title], reason="`make integrations` installs it")
     unchecked(monkeypatch, tmp_path)
     names: dict[str, object] = {"__name__": "page"}
     printed = StringIO()
