@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.backend.launch.varlen import VarlenOperator
 from cubridge.driver.adapted import Adapted
-from cubridge.driver.compiled import compile_for
+from cubridge.driver.compiled import BATCHED, compile_for, in_layout
 from cubridge.driver.outputs import FILES, PAGE, REFERENCE, VIEW
 from cubridge.driver.report import Report, to_markdown
 from cubridge.driver.view.collect import view_of
@@ -77,15 +78,20 @@ class Adaptation:
         """What a backward pass of the reference computes. Errors: as `TracedReference.gradient`."""
         return self.adapted.reference.gradient()
 
-    def compile(self, device: str = "cuda") -> AttentionOperator:
+    @overload
+    def compile(self, device: str = "cuda") -> AttentionOperator: ...
+    @overload
+    def compile(self, device: str = "cuda", *, layout: str) -> AttentionOperator | VarlenOperator: ...
+    def compile(self, device: str = "cuda", *, layout: str = BATCHED) -> AttentionOperator | VarlenOperator:
         """A PyTorch operator with the reference's arguments, for tensors on a GPU ("cuda"), or for small ones on this CPU,
         where the kernel text is emulated ("emulator"). Each compiled form is checked on the device before its first result.
-        Errors: CU844, exit code 3, for a kernel that its checks rejected; CU820, exit code 5, where there is no GPU; what a call
-        raises is in `backend.launch.operator`."""
+        `layout`: "batched", or "varlen" for documents in one row, see `backend.launch.varlen`. Errors: CU111 for another; CU844,
+        exit code 3, for a kernel that its checks rejected; CU820, exit code 5, where there is no GPU; what a call raises is in
+        `backend.launch.operator`."""
         if not self.report.accepted:
             message = "this kernel failed its checks: `report` says where"
             raise CuError(Diagnostic("CU844", message), exit_code=3)
-        return compile_for(self.adapted, device)
+        return in_layout(compile_for(self.adapted, device), layout)
 
     def view(self) -> View:
         """What its page shows."""

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -17,6 +17,7 @@ from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.extras import ExtraArgument
 from cubridge.backend.launch.kinds import NumberKind, TensorKind
 from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
+from cubridge.backend.launch.varlen import VarlenOperator
 from cubridge.backend.ptx.device import PtxDevice
 from cubridge.driver.captures import SpecCaptures
 from cubridge.driver.reference import means_the_same
@@ -56,6 +57,18 @@ def compile_for(adapted: Adapted, device: str) -> AttentionOperator:
         cases = _emulator_cases
         return compile_adapted(adapted, lambda _: emulator, cases=cases, device=device)
     raise CuError(Diagnostic("CU820", f"`{device}` is no device that kernels run on", help='"cuda" or "emulator"'))
+
+
+BATCHED: Final = "batched"
+VARLEN: Final = "varlen"
+
+
+def in_layout(operator: AttentionOperator, layout: str) -> AttentionOperator | VarlenOperator:
+    """Errors: CU111 for a layout that there is not."""
+    if layout not in (BATCHED, VARLEN):
+        help_ = f'"{BATCHED}" for [B, H, L, D], "{VARLEN}" for [T, H, D]'
+        raise CuError(Diagnostic("CU111", f"`{layout}` is no layout", help=help_), exit_code=2)
+    return operator if layout == BATCHED else VarlenOperator(operator)
 
 
 def _emulator_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:

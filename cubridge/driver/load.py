@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cubridge.driver.compiled import compile_for
+from cubridge.driver.compiled import BATCHED, compile_for, in_layout
 from cubridge.driver.folder import open_folder
 from cubridge.frontend.reference.load import Reference
 from cubridge.ir.diagnostics import CuError, Diagnostic
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.operator import AttentionOperator
+    from cubridge.backend.launch.varlen import VarlenOperator
 
 
 def load(
@@ -22,7 +23,8 @@ def load(
     *,
     reference: Callable[..., object] | None = None,
     extra_inputs: Callable[..., object] | None = None,
-) -> AttentionOperator:
+    layout: str = BATCHED,
+) -> AttentionOperator | VarlenOperator:
     """The operator that `Adaptation.compile` gave, of the kernel text in `folder`, which must say what the CuIR beside it says and
     is judged on the device before its first result. `reference`, with its `extra_inputs`: the live callable, where it was one; a
     file is read from its copy in the folder. Errors: CU842, CU843; those of reading the reference and of `compile`."""
@@ -31,4 +33,4 @@ def load(
         adapted = open_folder(Path(folder), live)
     except OSError as error:
         raise CuError(Diagnostic("CU842", f"cannot read {error.filename}: {error.strerror}")) from error
-    return compile_for(adapted, device)
+    return in_layout(compile_for(adapted, device), layout)
