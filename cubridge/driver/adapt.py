@@ -15,6 +15,7 @@ from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift_source import lift_chosen
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.model.lift_judge import JudgedLift
+from cubridge.driver.model.lower import Lowered
 from cubridge.driver.model.stages import ModelStages, stages_of
 from cubridge.driver.model.use import Lowering, ModelUse
 from cubridge.driver.reference import TracedReference, read_reference
@@ -23,21 +24,19 @@ from cubridge.driver.request import Request
 from cubridge.driver.sandbox.texts import tools_of
 from cubridge.driver.stopwatch import Progress, Stopwatch, silent
 from cubridge.driver.subject import Subject
-from cubridge.driver.transfer import transfer_before_checks
+from cubridge.driver.transfer import Transferred, transfer_before_checks
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import DEFAULT_SHAPE, Shape
 from cubridge.judge.attention import full_attention
 from cubridge.judge.long_lengths import check_long_lengths
+from cubridge.passes.pipeline import Pipeline
 
 if TYPE_CHECKING:
     import torch
 
-    from cubridge.backend.text.lower import Patched
-    from cubridge.driver.transfer import Transferred
     from cubridge.ir.nodes import Kernel
-    from cubridge.passes.pipeline import Pipeline
 
 
 def adapt(
@@ -101,25 +100,23 @@ def _adapt(request: Request, stages: ModelStages | None, watch: Stopwatch) -> Ad
     with watch.stage("read the reference"):
         traced = _read(request)
     subject = Subject(chosen, lifted, traced, dtype, request.shape or _fitting_shape(traced))
-    with watch.stage("transfer"):
-        transferred = _transfer(subject, request.pipeline, stages)
-    with watch.stage("lower"):
-        patched, target, lowered_by, is_read = _lower(subject, transferred.kernel, stages)
+    made = _made_without_ir(subject, stages, watch) if stages is not None and stages.use.is_without_ir else None
+    transferred, lowered, lowered_by = made or _made(subject, request.pipeline, stages, watch)
     is_lifted_by_rules = not isinstance(lifted, JudgedLift)
     return Adapted(
         reference=traced,
         kernel=chosen,
         lifted=lifted,
-        target=target,
+        target=lowered.kernel,
         pipeline=transferred.pipeline,
-        patched=patched,
-        text=chosen.with_text(patched_source(patched)),
+        patched=lowered.patched,
+        text=chosen.with_text(patched_source(lowered.patched)),
         dtype=dtype,
         shape=subject.shape,
         remarks=(*transferred.remarks, *([] if is_lifted_by_rules else [_LIFTED_BY_MODEL])),
         proposer=transferred.proposer,
         lowered_by=lowered_by,
-        is_read=is_read and is_lifted_by_rules,
+        is_read=lowered.is_lifted and is_lifted_by_rules,
     )
 
 
@@ -142,6 +139,24 @@ _LIFTED_BY_MODEL: Final = (
 )
 
 
+def _made(
+    subject: Subject, pipeline: Pipeline | None, stages: ModelStages | None, watch: Stopwatch
+) -> tuple[Transferred, Lowered, str]:
+    """The target, the text, and who wrote it."""
+    with watch.stage("transfer"):
+        transferred = _transfer(subject, pipeline, stages)
+    with watch.stage("lower"):
+        return transferred, *_lower(subject, transferred.kernel, stages)
+
+
+def _made_without_ir(subject: Subject, stages: ModelStages, watch: Stopwatch) -> tuple[Transferred, Lowered, str]:
+    """As `_made`; the target is the CuIR of the text."""
+    name = stages.use.provider.name
+    with watch.stage("write"):
+        lowered = stages.write(subject)
+    return Transferred(lowered.kernel, Pipeline(()), (), name), lowered, name
+
+
 def _transfer(subject: Subject, pipeline: Pipeline | None, stages: ModelStages | None) -> Transferred:
     """By a pipeline if one is given, else by a model where there is one, else by the rules."""
     if stages is None or pipeline is not None:
@@ -149,19 +164,18 @@ def _transfer(subject: Subject, pipeline: Pipeline | None, stages: ModelStages |
     return stages.transfer(subject)
 
 
-def _lower(subject: Subject, target: Kernel, stages: ModelStages | None) -> tuple[Patched, Kernel, str, bool]:
-    """The patch, the CuIR that it says, who wrote it, and whether lifting reads the text as this CuIR."""
+def _lower(subject: Subject, target: Kernel, stages: ModelStages | None) -> tuple[Lowered, str]:
+    """The patch with the CuIR that it says, and who wrote it."""
     lowering = Lowering.RULES if stages is None else stages.use.lowering
     try:
         if lowering is not Lowering.MODEL:
             patched = lower_kernel(subject.kernel, subject.lifted, target, subject.dtype, subject.shape.D)
-            return patched, target, RULES, True
+            return Lowered(patched, target, is_lifted=True), RULES
     except CuError:
         if lowering is Lowering.RULES:
             raise
     assert stages is not None
-    lowered = stages.lower(subject, target)
-    return lowered.patched, lowered.kernel, stages.use.provider.name, lowered.is_lifted
+    return stages.lower(subject, target), stages.use.provider.name
 
 
 @lru_cache(maxsize=8)

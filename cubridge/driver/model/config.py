@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NoReturn, cast
 
 from cubridge.driver.model.policy import Accept
-from cubridge.driver.model.use import Lowering, ModelUse
+from cubridge.driver.model.use import Approach, Lowering, ModelUse
 from cubridge.driver.report import RULES
 from cubridge.driver.sandbox.process import Sandbox
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -28,6 +28,7 @@ class ModelConfig:
 
     proposer: str = RULES
     lowering: Lowering = Lowering.RULES
+    approach: Approach = Approach.CUBRIDGE
     allow_cuda: bool = False
     accept: frozenset[Accept] = frozenset()
     budget: Budget = field(default_factory=Budget)
@@ -42,8 +43,13 @@ class ModelConfig:
     def use(self, transcript: Path | None, record: Path | None, sandbox: Sandbox | None = None) -> ModelUse | None:
         """None for the rules alone. Errors: CU706, CU717 (exit code 2)."""
         if self.is_rules:
-            if self.lowering is not Lowering.RULES:
-                message = f"--lowering {self.lowering} needs a model"
+            if self.lowering is not Lowering.RULES or self.approach is not Approach.CUBRIDGE:
+                way = (
+                    f"--lowering {self.lowering}"
+                    if self.approach is Approach.CUBRIDGE
+                    else f"the approach {self.approach}"
+                )
+                message = f"{way} needs a model"
                 raise CuError(Diagnostic("CU706", message, help="name one by --proposer"), exit_code=2)
             return None
         provider = choose_provider(self.proposer, self.timeout, self.base_url, self.price)
@@ -52,7 +58,14 @@ class ModelConfig:
         if transcript is not None:
             transcript.unlink(missing_ok=True)
         return ModelUse(
-            provider, self.budget, Transcript(transcript), self.lowering, self.allow_cuda, sandbox, self.accept
+            provider,
+            self.budget,
+            Transcript(transcript),
+            self.lowering,
+            self.allow_cuda,
+            sandbox,
+            self.accept,
+            self.approach,
         )
 
 
@@ -73,16 +86,20 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def config_of(data: Mapping[str, object], where: str) -> ModelConfig:
-    """Keys: proposer, lowering, allow_model_cuda, accept, max_rounds, max_tokens, max_usd, timeout, base_url, and a table price
-    with input, output and cached, in US dollars for a million tokens. Errors: CU720, with `where`."""
+    """Keys: proposer, lowering, approach, allow_model_cuda, accept, max_rounds, max_tokens, max_usd, timeout, base_url, and a
+    table price with input, output and cached, in US dollars for a million tokens. Errors: CU720, with `where`."""
     table = Table(dict(data), where)
     lowering = table.text("lowering", Lowering.RULES)
     if lowering not in [*Lowering]:
         table.fail(f"`lowering` is one of {', '.join(Lowering)}")
+    approach = table.text("approach", Approach.CUBRIDGE)
+    if approach not in [*Approach]:
+        table.fail(f"`approach` is one of {', '.join(Approach)}")
     price = table.table("price")
     config = ModelConfig(
         proposer=table.text("proposer", RULES),
         lowering=Lowering(lowering),
+        approach=Approach(approach),
         allow_cuda=table.flag("allow_model_cuda"),
         accept=frozenset(map(Accept, table.choices("accept", [*Accept]))),
         budget=Budget(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +47,7 @@ class Lowered:
 
 
 @dataclass(slots=True)
-class _Session:
+class Session:
     """The tools of one lowering, and whether it is over."""
 
     editor: RegionEditor
@@ -60,7 +60,7 @@ class _Session:
             "edit_region": self.editor.edit,
             "compile": self._compile,
             "check": self._check,
-            "finish": self._finish,
+            "finish": lambda _: self.finish(),
         }
 
     def _compile(self, _: Call) -> str:
@@ -71,7 +71,8 @@ class _Session:
         patched = self.editor.patched()
         return self.judge.emulate(self.judge.guard(patched, patched_source(patched)))
 
-    def _finish(self, _: Call) -> str:
+    def finish(self) -> str:
+        """All checks of the text; `lowered` is there where they pass. Errors: as `TextJudge`."""
         patched = self.editor.patched()
         source = patched_source(patched)
         text = self.judge.guard(patched, source)
@@ -120,19 +121,27 @@ def lower_by_model(
         a.region.name
         for a in anchors(diff(lifted.kernel, target), lifted.kernel, lifted.source_map, kernel.text.contract.patchable)
     )
-    session = _Session(RegionEditor(kernel.text.source, lifted.source_map, allowed), judge)
+    session = Session(RegionEditor(kernel.text.source, lifted.source_map, allowed), judge)
+
+    def request(earlier: str) -> Request:
+        return Request(PURPOSE, lower_system(kernel), _prompt(kernel, lifted, target, session.editor, earlier))
+
+    return converse(session, request, talk)
+
+
+def converse(session: Session, request: Callable[[str], Request], talk: Conversation) -> Lowered:
+    """Replies with tool calls until `finish` passes. `request`: after the steps until now, as text. Errors: as `lower_by_model`."""
     talk.budget = replace(talk.budget, rounds=talk.budget.rounds * REPLIES_A_ROUND)
     history = _History()
     while session.lowered is None:
-        prompt = _prompt(kernel, lifted, target, session.editor, history)
-        reply = ask(talk, Request(PURPOSE, lower_system(kernel), prompt), history.last_faults())
-        answers = _answers(reply.text, session, talk)
-        history.steps.append(answers)
-        talk.transcript.verdict(PURPOSE, session.lowered is not None, render(history.last_faults()))
+        asked = request(history.text())
+        reply = ask(talk, asked, history.last_faults())
+        history.steps.append(_answers(reply.text, session, talk))
+        talk.transcript.verdict(asked.purpose, session.lowered is not None, render(history.last_faults()))
     return session.lowered
 
 
-def _answers(reply: str, session: _Session, talk: Conversation) -> list[Answered]:
+def _answers(reply: str, session: Session, talk: Conversation) -> list[Answered]:
     """A reply that calls nothing is answered too."""
     answers: list[Answered] = []
     try:
@@ -153,7 +162,12 @@ def _answers(reply: str, session: _Session, talk: Conversation) -> list[Answered
 def lower_system(kernel: ChosenKernel) -> str:
     """The part that every lowering of a kernel shares."""
     pages = {"cuir_page": template("cuir"), "kernels_page": section("kernels", "The text")}
-    return fill("lower_system", {"functions": fenced("text", "\n".join(helper_signatures(kernel))), **pages})
+    return fill("lower_system", {"tools": template("tools"), "regions": regions_page(kernel), **pages})
+
+
+def regions_page(kernel: ChosenKernel) -> str:
+    """What a region of a kernel may hold."""
+    return fill("regions", {"functions": fenced("text", "\n".join(helper_signatures(kernel)))})
 
 
 _HELPER: Final = re.compile(r"^DEVICE (?:constexpr )?(\w+) (\w+)(\([^{}]*\))\s*\{", re.MULTILINE)
@@ -171,19 +185,23 @@ def helper_signatures(kernel: ChosenKernel) -> list[str]:
     return [*(line for _, line in sorted(found)), "of CUDA: " + ", ".join(builtin)]
 
 
-def _prompt(kernel: ChosenKernel, lifted: Lifted, target: Kernel, editor: RegionEditor, history: _History) -> str:
-    regions = [
+def regions_text(editor: RegionEditor) -> str:
+    """The regions that may change, as they are now."""
+    return "\n\n".join(
         f"`{name}`\n\n{fenced('text', numbered(chr(10).join(editor.lines(name)) + chr(10)))}" for name in editor.allowed
-    ]
+    )
+
+
+def _prompt(kernel: ChosenKernel, lifted: Lifted, target: Kernel, editor: RegionEditor, earlier: str) -> str:
     return fill(
         "lower",
         {
             "difference": fenced("text", render_diff(lifted.kernel, target)),
             "target": fenced("text", "\n\n".join(_of_region(target, name) for name in editor.allowed)),
             "allowed": ", ".join(f"`{name}`" for name in editor.allowed),
-            "regions": "\n\n".join(regions),
+            "regions": regions_text(editor),
             "head": fenced("text", _head(kernel, lifted)),
-            "earlier": history.text(),
+            "earlier": earlier,
         },
     )
 

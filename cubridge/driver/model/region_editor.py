@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final
 
 from cubridge.backend.text.lower import Patched
 from cubridge.backend.text.patch import TextEdit, apply_edits, diff_lines, newline_of, unified_diff
+from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.source import SourceFile
+from cubridge.ir.source import NOWHERE, SourceFile, Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.llm.prompt import numbered
 from cubridge.llm.tools import Call
@@ -54,15 +56,30 @@ class RegionEditor:
         region than those allowed, lines that it does not have, too many lines, a region marker."""
         region = self._region(call.argument, call)
         if region not in self.allowed:
-            message = f"region `{region}` may not change: the difference of the two kernels is not in it"
+            message = f"region `{region}` is none that may change"
             raise CuError(Diagnostic("CU716", message, call.span(), help=f"regions that may: {_listed(self.allowed)}"))
         old = self.lines(region)
         new = _applied(old, sorted(read_edits(call, len(old)), key=lambda e: (e.first, e.last)), call)
+        self._replace(region, new, call.span())
+        return self.read(call)
+
+    def _replace(self, region: str, new: list[str], span: Span) -> None:
         if len(new) > MAX_LINES or any(len(line) > MAX_LINE for line in new):
             message = f"a region has at most {MAX_LINES} lines of {MAX_LINE} characters"
-            raise CuError(Diagnostic("CU716", message, call.span()))
+            raise CuError(Diagnostic("CU716", message, span))
         self._lines[region] = new
-        return self.read(call)
+
+    def take(self, text: SourceFile) -> None:
+        """The regions of a whole text. Errors: CU716 where another part of it is not the kernel's; those of reading its markers."""
+        theirs = read_source_map(text)
+        ours, given = _segments(self.file, self.source_map, self.allowed), _segments(text, theirs, self.allowed)
+        for (name, mine, _), (other, new, span) in zip_longest(ours, given, fillvalue=("", [], NOWHERE)):
+            if name != other or (not name and mine != new):
+                message = "the text is another than the kernel's outside of regions that may change"
+                help_ = f"regions that may: {_listed(self.allowed)}"
+                raise CuError(Diagnostic("CU716", message, span, help=help_))
+            if name:
+                self._replace(name, new, span)
 
     def _region(self, name: str, call: Call) -> str:
         names = [r.name for r in self.source_map.regions]
@@ -92,6 +109,21 @@ class RegionEditor:
     def _bytes(self, name: str) -> bytes:
         end = newline_of(self.file)
         return b"".join(line.encode() + end for line in self._lines[name])
+
+
+def _segments(file: SourceFile, regions: SourceMap, allowed: Collection[str]) -> Iterator[tuple[str, list[str], Span]]:
+    """A text in parts, with their lines: regions that may change by name, and what lies between them, with the name ""."""
+    at = 0
+    for region in sorted((r for r in regions.regions if r.name in allowed), key=lambda r: r.span.start):
+        for name, span in (("", Span(file, at, region.span.start)), (region.name, region.span)):
+            yield name, _lines_of(span), span
+        at = region.span.end
+    rest = Span(file, at, len(file.data))
+    yield "", _lines_of(rest), rest
+
+
+def _lines_of(span: Span) -> list[str]:
+    return [line.rstrip() for line in span.text.removesuffix("\n").split("\n")] if span.text else []
 
 
 def _listed(names: Collection[str]) -> str:

@@ -17,8 +17,10 @@ from cubridge.driver.model.policy import check_runs
 from cubridge.driver.model.text import TextJudge
 from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.driver.model.use import Lowering, ModelUse
+from cubridge.driver.model.without_ir import write_by_model
 from cubridge.driver.sandbox.process import Sandbox
 from cubridge.driver.sandbox.texts import SandboxTools
+from cubridge.driver.transfer import transfer_before_checks
 from cubridge.ir.diagnostics import CuError, Diagnostic, InternalError
 from cubridge.ir.tile_shape import dtype_of
 from cubridge.judge.plan import value_cases
@@ -94,6 +96,20 @@ class ModelStages:
             subject.shape.D,
         )
         return lower_by_model(subject.kernel, subject.lifted, target, self.use.conversation(), judge)
+
+    def write(self, subject: Subject) -> Lowered:
+        """The text without CuIR between. It may approximate what the target of the rules does, if they have one. Errors: as
+        `write_by_model`."""
+        source = subject.lifted.kernel
+        try:
+            target = transfer_before_checks(source, subject.reference.attention.spec, None).kernel
+        except CuError:
+            target = source
+        judge = TextJudge(
+            subject.kernel, source, target, self._judge(subject), self.tools, subject.dtype, subject.shape.D
+        )
+        talk = self.use.conversation()
+        return write_by_model(self.use.approach, subject.kernel, subject.lifted, subject.reference, talk, judge)
 
     def _judge(self, subject: Subject) -> ValueJudge:
         attention = subject.reference.attention

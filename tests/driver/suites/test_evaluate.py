@@ -15,6 +15,8 @@ from cubridge.driver.suites.results import Outcome, make_results, pass_at_k
 from cubridge.driver.suites.suite import read_suite
 from cubridge.ir.diagnostics import CuError
 from cubridge.judge.findings import Verdict
+from tests.driver.model.lowering_replies import chosen, edits, patched, tool
+from tests.driver.model.talk import EXAMPLES, pipeline_reply
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +96,8 @@ def test_a_failure_of_any_kind_is_an_outcome(tmp_path: Path) -> None:
     "text",
     ["odd = 1", "lengths = []", 'level = "perfect"', "heads = [3, 2]", 'dtype = "fp8"', "k = [0]", "samples = true",
      "[[method]]\nname = '../x'", "[[method]]\nname = 'm'", "[[method]]\nname = 'n'\nproposer = 3", "lengths = [64",
-     "[[method]]\nname = 'n'\nlowering = 'magic'", "[[method]]\nname = 'n'\nkey = 'secret'"],
+     "[[method]]\nname = 'n'\nlowering = 'magic'", "[[method]]\nname = 'n'\nkey = 'secret'",
+     "[[method]]\nname = 'n'\napproach = 'magic'"],
 )  # fmt: skip
 def test_suites_that_say_something_else(tmp_path: Path, text: str) -> None:
     with pytest.raises(CuError) as caught:
@@ -126,3 +129,34 @@ def test_broken_trials_run_again(tmp_path: Path) -> None:
     assert begun == [Step("evaluate", 0, 2, "m a 64 2"), Step("evaluate", 1, 2, "m b 64 2")]
     assert [p.reasons for p in results.problems] == [("CU701", "CU703")] * 2
     assert suite.level is Verdict.INTERPRETED
+
+
+def test_methods_without_cuir_are_judged_as_the_one_with(tmp_path: Path) -> None:
+    """The same right text by three ways, and the source's own by two."""
+    right = patched("prefix_lm").text.decode()
+    for folder, replies in {
+        "cubridge": {"transfer.1": pipeline_reply("prefix_lm")},
+        "one-shot": {"one-shot.1": f"```cuda\n{right}```\n"},
+        "react": {"react.1": edits("prefix_lm"), "react.2": tool("finish")},
+        "one-shot-wrong": {"one-shot.1": f"```cuda\n{chosen().text.source.text}```\n"},
+        "react-wrong": {"react.1": tool("finish")},
+    }.items():
+        (tmp_path / folder).mkdir()
+        for name, text in replies.items():
+            (tmp_path / folder / f"{name}.md").write_text(text)
+    names = ("cubridge", "one-shot", "react", "one-shot-wrong", "react-wrong")
+    methods = "".join(
+        f'[[method]]\nname = "{n}"\nproposer = "replay:{n}"\nallow_model_cuda = true\napproach = "{n.removesuffix("-wrong")}"\n'
+        for n in names
+    )
+    file = tmp_path / "suite.toml"
+    variant = f'[[variant]]\nname = "prefix_lm"\nreference = "{EXAMPLES / "prefix_lm.py"}"\n'
+    file.write_text(f'level = "emulated"\nlengths = [150]\nheads = [2, 1]\n{methods}{variant}')
+    (tmp_path / "out").mkdir()
+    results = evaluate(read_suite(file), tmp_path / "out", lambda _: None)
+    assert {p.method: (p.accepted, p.reasons) for p in results.problems} == {
+        "cubridge": (1, ()), "one-shot": (1, ()), "react": (1, ()),
+        "one-shot-wrong": (0, ("CU316",)), "react-wrong": (0, ("CU705 CU316",)),
+    }  # fmt: skip
+    texts = {(tmp_path / "out" / "trials" / n / "prefix_lm" / "150" / "1" / "kernel.cu").read_text() for n in names[:3]}
+    assert texts == {right}
