@@ -26,6 +26,7 @@ def whole(text: str) -> str:
     return f"The mask and the range change.\n\n```cuda\n{text}```\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("approach", "replies"),
     [(Approach.ONE_SHOT, (whole(RIGHT),)), (Approach.REACT, (tool("read_region mask"), edits(NAME) + tool("finish")))],
@@ -50,7 +51,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if c == "CU316" else ()) for n, (_, c) in WRONG.items()]
+)
 def test_one_wrong_text_is_the_last(name: str) -> None:
     text, code = WRONG[name]
     assert text != RIGHT

@@ -54,11 +54,6 @@ def flex_of_a_block_mask(q, k, v):
     return flex_attention(q, k, v, block_mask=MADE, enable_gqa=True)
 
 
-@accepts(score="s * 2 * D ** -0.5", requires=("Hq == Hk",), kv="h")
-def flex_without_groups(q, k, v):
-    return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * 2)
-
-
 # ---- refused ---------------------------------------------------------------------------------------------------------
 
 OTHER = create_block_mask(causal, None, None, 96, 160, device="cpu", BLOCK_SIZE=32)
