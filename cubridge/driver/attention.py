@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, nn
 
-from cubridge.backend.launch.extras import bind_inputs, check_tensors
+from cubridge.backend.launch.extras import bind_inputs, check_tensors, takes
 from cubridge.backend.launch.operator import as_autocast
 from cubridge.driver.examples import Example, kind_of
 from cubridge.driver.kept import adapted_or_kept
 from cubridge.driver.place import place_of
+from cubridge.frontend.reference.fixed import FixedValue, fixed_values
 from cubridge.frontend.reference.load import POSITIONAL, Reference
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.numbers import plain
@@ -69,6 +70,7 @@ class AttentionFunction:
         self._positional = tuple(p.name for p in parameters if p.kind in POSITIONAL)
         self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
         self._operators: dict[object, list[AttentionOperator]] = {}
+        self._fixed: tuple[FixedValue, ...] | None = None
         functools.update_wrapper(self, self.reference, updated=())
         self._torchdynamo_orig_callable = self.reference  # what is read when this is adapted
 
@@ -87,18 +89,20 @@ class AttentionFunction:
 
     def _able(self, inputs: Inputs, extras: Extras) -> Iterator[AttentionOperator]:
         """Operators for a call of this form: those that are there, one for all sizes that the reference takes, and one for the
-        sizes of the call."""
-        q = inputs[0]
+        sizes of the call. Of another form is a call after a number was changed that the reference keeps."""
+        if self._fixed is None:
+            _check_not_compiled()
+            self._fixed = tuple(f for f in fixed_values(self.reference) if isinstance(f, FixedValue))
+        q, fixed = inputs[0], tuple([value.now() for value in self._fixed])
         flags = frozenset((name, value if isinstance(value, bool) else None) for name, value in extras.items())
-        known = self._operators.setdefault((q.device, q.dtype, flags), [])
-        yield from tuple(known)
-        if torch.compiler.is_compiling():
-            message = "a call is compiled whose kernel is not adapted yet"
-            raise CuError(Diagnostic("CU829", message, help="call it once like this outside of torch.compile"))
+        forms = self._operators.setdefault((q.device, q.dtype, flags, fixed), [])
+        known = [operator for operator in forms if takes(operator.plan.arguments, extras)]
+        yield from known
+        _check_not_compiled()
         for shape in (None, _shape(inputs)):
             if shape is not None or not known:
-                known.append(self._adapted(inputs, extras, shape))
-                yield known[-1]
+                forms.append(self._adapted(inputs, extras, shape))
+                yield forms[-1]
 
     def _adapted(self, inputs: Inputs, extras: Extras, shape: Shape | None) -> AttentionOperator:
         place = place_of(self.device, self.kernel, inputs[0].device)
@@ -148,6 +152,13 @@ class AttentionModule(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
+
+
+def _check_not_compiled() -> None:
+    """Errors: CU829."""
+    if torch.compiler.is_compiling():
+        message = "a call is compiled whose kernel is not adapted yet"
+        raise CuError(Diagnostic("CU829", message, help="call it once like this outside of torch.compile"))
 
 
 _OTHER_SIZES: Final = "CU823"

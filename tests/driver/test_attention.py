@@ -135,10 +135,47 @@ def square(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attend(scores(q, k).masked_fill(far, -torch.inf), v)
 
 
+class Kept(nn.Module):
+    """Keeps a number in an attribute, one in a global, and a mode; an argument becomes a Python number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.drop = 0.5, nn.Dropout(0.5)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, words: int = 1) -> Tensor:
+        far = torch.arange(k.shape[2]) > REACH["keys"] + len("x" * words)
+        return attend(self.drop((scores(q, k) * self.scale).masked_fill(far, -torch.inf)), v)
+
+
+REACH = {"keys": 9}
+
+
+@pytest.mark.slow
+def test_a_number_that_is_changed_is_another_adaptation(adapted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = on_emulator(Kept().eval())
+    changes = (
+        lambda: None,
+        lambda: setattr(fast.reference, "scale", 0.25),
+        lambda: setattr(fast.reference, "scale", 0.5),
+        lambda: monkeypatch.setitem(REACH, "keys", 5),
+    )
+    for change in changes:
+        change()
+        check(fast, fast.reference, qkv())
+    assert len(adapted) == 3
+    for words in (3, 4, 3):
+        check(fast, fast.reference, qkv(), words=words)
+    assert len(adapted) == 5
+    fast.train()
+    with pytest.raises(CuError, match="dropout"):
+        fast(*qkv())
+
+
 @pytest.mark.slow
 def test_another_flag_is_another_adaptation(adapted: list[str]) -> None:
+    fast = on_emulator(causal.reference)
     for half in (False, True, False):
-        check(causal, causal.reference, qkv(), half=half)
+        check(fast, fast.reference, qkv(), half=half)
     assert adapted == ["causal", "causal"]
 
 

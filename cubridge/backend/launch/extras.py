@@ -81,6 +81,12 @@ def bind_extras(
     return tuple(bound)
 
 
+def takes(arguments: Sequence[ExtraArgument], given: Mapping[str, object]) -> bool:
+    """Are fixed arguments given as they are fixed?"""
+    fixed = (a for a in arguments if a.fixed)
+    return all(_is_same(given.get(a.name, a.default), a.adapted) for a in fixed)
+
+
 def _is_same(value: object, adapted: object) -> bool:
     """1 and 1.0 are not: integers divide otherwise than floats."""
     if value is adapted:

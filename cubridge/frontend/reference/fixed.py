@@ -30,6 +30,11 @@ class FixedValue:
     def _equals(self, now: object) -> bool:
         return type(now) is type(self.value) and now == self.value
 
+    def now(self) -> object:
+        """What lies there now, to be told from what did before; of what is no number any more, its type."""
+        found = _comparable(_at(self.root, self.route))
+        return (type(found), found) if found is None or isinstance(found, (*NUMBERS, tuple)) else type(found)
+
     def change(self) -> str:
         return f"`{self.path}` is {_text(_comparable(_at(self.root, self.route)))}, and was {_text(self.value)}"
 

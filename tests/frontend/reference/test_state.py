@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from cubridge.frontend.reference.fixed import FixedValue, fixed_values
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.reach import is_foreign
 from cubridge.frontend.reference.trace import Traced, trace
@@ -309,6 +310,42 @@ def test_a_tensor_out_of_reach_is_refused() -> None:
     with pytest.raises(CuError, match="no call could find again") as caught:
         read(attention)
     assert caught.value.diagnostics[0].code == "CU476"
+
+
+LIMITS = {"window": 5}
+
+
+class Limited(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.rest = 0.5, nn.Sequential(nn.Dropout())
+
+    def forward(self, q, k, v):
+        return self.rest(biased(q, k, v, self.scale * LIMITS["window"]))
+
+
+def test_what_is_fixed_is_seen_to_change(monkeypatch) -> None:
+    module = Limited().eval()
+    fixed = [f for f in fixed_values(module) if isinstance(f, FixedValue)]
+
+    def now() -> list[object]:
+        return [f.now() for f in fixed]
+
+    before = now()
+    for change in (
+        lambda: setattr(module, "scale", 1),
+        lambda: setattr(module, "scale", 0.5 + 1e-9),
+        lambda: setattr(module, "scale", torch.ones(1)),
+        lambda: monkeypatch.setitem(LIMITS, "window", 6),
+        lambda: monkeypatch.delitem(LIMITS, "window"),
+        lambda: module.rest[0].train(),
+    ):
+        change()
+        assert now() != before
+        monkeypatch.undo()
+        module.scale = 0.5
+        module.eval()
+        assert now() == before
 
 
 def test_a_library_that_is_reached_by_a_link_is_none_of_the_users(tmp_path) -> None:
