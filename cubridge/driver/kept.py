@@ -74,12 +74,12 @@ def _read(folder: Path, traced: TracedReference) -> Adapted | None:
 
 
 def _write(folder: Path, adaptation: Adaptation) -> None:
-    """Whole or not at all. Where the folder cannot be written, the next process adapts again."""
+    """Whole or not at all. Where the folder cannot be written, or its page not drawn, the next process adapts again."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=folder.parent))
-        adaptation.write(made)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(made, folder)
-    except OSError:
+        with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as made:
+            adaptation.write(Path(made))
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(made, folder)
+    except (OSError, CuError):
         return
