@@ -10,7 +10,7 @@ from cubridge.engine.values.gather import MadeUp
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import Binary, Call, Expr, Index, Name
 from cubridge.ir.spec import AttentionSpec, Capture, Shape
-from cubridge.ir.walk import children, walk
+from cubridge.ir.walk import children, free_names, walk
 
 if TYPE_CHECKING:
     from cubridge.ir.nodes import Node
@@ -22,7 +22,7 @@ _RUN: Final = 700
 _SPANS: Final = (1.0, 16.0, 1.0, 512.0)
 """How large floats are, from problem to problem."""
 _EXPONENT: Final = 16.0
-"""Of weights that decay or grow over a whole row."""
+"""Of weights that decay or grow over a whole row, and the largest below an exponential of captures alone: fp32 holds exp(88)."""
 _STEPS: Final = 5
 _PAST_LENGTHS: Final = 1 << 22
 
@@ -33,6 +33,7 @@ def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int, steps: Sequen
     exponent are small beside lengths. Those of a mask come in runs from the third problem on."""
     indices, divisors, rates = _used_as_index(spec), _used_as_divisor(spec), _used_as_rate(spec)
     in_mask = {n.base.id for n in walk(spec.mask) if isinstance(n, Index) and isinstance(n.base, Name)}
+    exponents = _used_as_exponent(spec)
     random = Random(seed)
     found: dict[str, int | float | MadeUp] = {}
     for n, capture in enumerate(spec.captures):
@@ -40,14 +41,15 @@ def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int, steps: Sequen
         low, high, step = (0, 2, 1) if capture.name in indices else _integers(capture, shape, seed, steps)
         low = max(low, 1) if capture.name in divisors else low
         is_float, is_flag = capture.dtype == "f32", capture.dtype == "bool"
+        size = min(span, _EXPONENT) if capture.name in exponents else span
         if capture.extents:
             extents = tuple(int(evaluate_number(e, shape.sizes())) for e in capture.extents)  # pyright: ignore
             run = _RUN if seed >= 2 and capture.name in in_mask else 1
             found[capture.name] = MadeUp(
-                extents, 31 * seed + n, low, high, is_float, is_flag, run=run, step=step, span=span
+                extents, 31 * seed + n, low, high, is_float, is_flag, run=run, step=step, span=size
             )
         else:
-            number = (0.25 + random.random()) * span if is_float else random.randrange(max(low, 1), high) * step
+            number = (0.25 + random.random()) * size if is_float else random.randrange(max(low, 1), high) * step
             found[capture.name] = bool(number) if is_flag else number
     return found
 
@@ -87,6 +89,12 @@ def _is_of_places(expr: Expr) -> bool:
             return False
         case _:
             return any(_is_of_places(x) for x in children(expr) if isinstance(x, Expr))
+
+
+def _used_as_exponent(spec: AttentionSpec) -> set[str]:
+    """In an exponential that the row's reference does not bound."""
+    found = (free_names(n) for n in _read_per_key(spec) if isinstance(n, Call) and n.fn in ("exp", "expm1"))
+    return {name for names in found if names.isdisjoint(("s", "x")) for name in names}
 
 
 def _read_per_key(spec: AttentionSpec) -> Iterable[Node]:

@@ -78,6 +78,7 @@ class BindCaptured(Pass):
         return replace(kernel, params=(*kernel.params, Field(field, kind, fixed=False)))
 
 
+_TILE_EXTENTS: Final[Mapping[Expr, Expr]] = {tile("b"): Name("B"), tile("h"): Name("Hq"), tile("hk"): Name("Hk")}
 _PLACED: Final = ("score", "mask", "row_update", "row_probs", "row_rescale", "row_finalize", "key_sequence")
 
 
@@ -106,6 +107,7 @@ class PlaceCaptured(Pass):
         return placer.kernel
 
 
+E = TypeVar("E", bound=Expr)
 N = TypeVar("N", bound=Node)
 
 
@@ -118,6 +120,7 @@ class _Placer:
         size = size_of(kernel, tile_shape(kernel).keys)
         self.pad = KEY_PADDING if KEY_PADDING % size == 0 else size
         self.key_loads: list[Assign] = []
+        self.guarded = False
 
     def region(self, name: str) -> None:
         self.key_loads = []
@@ -136,9 +139,11 @@ class _Placer:
                 return statement
 
     def _placed(self, expr: Expr) -> Expr:
+        if isinstance(expr, Call) and expr.fn == "where":
+            return self._placed_choice(expr)
         if self._is_loaded(expr):
             if not _reads(expr, ("i", "j")) and not _is_local(expr):
-                return self._tile_field(expr, "", lambda dtype: Scalar(dtype))
+                return self._tile_field(self._without_guard(expr), "", lambda dtype: Scalar(dtype))
             if not _reads(expr, ("j",)) and not _is_local(expr):
                 return self._tile_field(self._at_a_row(expr), "_i", lambda dtype: Row(dtype))
         if isinstance(expr, Index):
@@ -149,17 +154,28 @@ class _Placer:
 
         return map_children(expr, change)
 
+    def _placed_choice(self, choice: Call) -> Call:
+        """What is loaded elsewhere loses the condition of the choice."""
+        condition, *branches = choice.args
+        condition, before = self._placed(condition), self.guarded
+        self.guarded = True
+        branches = [self._placed(b) for b in branches]
+        self.guarded = before
+        return replace(choice, args=(condition, *branches))
+
     def _at_a_row(self, expr: Expr) -> Expr:
         """The expression at an existing row, and inside of tables that end before the rows do."""
+        return self._without_guard(_at_a_row(expr))
+
+    def _without_guard(self, expr: E) -> E:
+        """The expression with its loads inside of their tables."""
 
         def change(node: Node) -> Node:
             node = map_children(node, change)
-            if isinstance(node, Index) and _is_load(node) and not self._is_in_range(node):
-                return self._inside(node)
-            return node
+            return self._inside(node) if isinstance(node, Index) and _is_load(node) else node
 
-        result = change(_at_a_row(expr))
-        assert isinstance(result, Expr)
+        result = change(expr)
+        assert isinstance(result, type(expr))
         return result
 
     def _is_loaded(self, expr: Expr) -> bool:
@@ -210,16 +226,21 @@ class _Placer:
             tried = _clamped(load, rows, keys)
             if self._is_in_range(tried):
                 return tried
-        return self._inside(load)
+        return self._without_guard(load)
 
     def _inside(self, load: Index) -> Index:
         """The load with its own indices clamped to the table: what guards it, as the condition of a `where`, stands elsewhere."""
         extents = _table(self.kernel, load).type.extents
         indices = (
-            self._clamped_to(x, extent) if _reads(x, ("i", "j")) else x
+            self._clamped_to(x, extent) if self._may_leave(x, extent) else x
             for x, extent in zip(load.indices, extents, strict=True)
         )
         return replace(load, indices=tuple(indices))
+
+    def _may_leave(self, index: Expr, extent: Expr) -> bool:
+        """Of its extent, where nothing else says that it is inside: as it was read, a tile's own indices are."""
+        of_tile = self.guarded and _reads(index, ("tile",)) and _TILE_EXTENTS.get(index) != extent
+        return (of_tile or _reads(index, ("i", "j"))) and not self._is_inside(index, extent)
 
     def _clamped_to(self, index: Expr, extent: Expr) -> Expr:
         if not nonnegative(poly(index), self.facts):
@@ -311,7 +332,6 @@ def _is_local(expr: Expr) -> bool:
     return any(isinstance(n, Name) and n.id not in known for n in walk(expr))
 
 
-E = TypeVar("E", bound=Expr)
 _LAST_ROW: Final = Call("minimum", (Name("i"), Binary("-", Name("Lq"), IntLit(1))))
 _LAST_KEY: Final = Call("minimum", (Name("j"), Binary("-", Name("Lk"), IntLit(1))))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from cubridge.ir.nodes import Assign, Expr, Kernel, Name, Stmt
+from cubridge.ir.nodes import Assign, Expr, Index, Kernel, Name, Stmt
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.stable import stable
-from cubridge.ir.walk import free_names
+from cubridge.ir.walk import free_names, walk
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.coerce import Coercion
 from cubridge.passes.host_params import HostParams, without_unused_hosts
@@ -43,6 +44,7 @@ class FoldScale(Pass):
     """Fold the outermost constant factor of the score into the exponent.
     rewrite:   s = s * a + b, unit u   -->   s = s + b / a, unit u * a
     requires:  a is surely positive; otherwise it stays, since the row maximum must be taken after it.
+               with captured tensors among b, a is at most ln 2, so that their fills stay what they are.
     ensures:   the same weights and the same LSE."""
 
     name: ClassVar[str] = "fold-scale"
@@ -52,10 +54,31 @@ class FoldScale(Pass):
         softmax = softmax_of(kernel)
         terms = Algebra(kernel).terms(score_of(kernel))
         factor = outer_factor(terms)
+        before = unit(kernel, softmax)
+        if _adds_captured(terms) and not _is_small(before * factor):
+            factor = _EXPONENT_OF_2 / before
         if factor == ONE:
             return kernel
-        kernel = with_scale(kernel, softmax, unit(kernel, softmax) * factor)
+        kernel = with_scale(kernel, softmax, before * factor)
         return with_score(kernel, scaled(terms, factor**-1))
+
+
+_EXPONENT_OF_2: Final = Scale(powers=((Name("LOG2E"), -1.0),))
+"""The unit of score in which the exponent needs no factor."""
+_LEAST_HEAD_DIM: Final = 16
+
+
+def _adds_captured(terms: Terms) -> bool:
+    """Is an element of a captured tensor, one for each key, added to the score? It may be a fill near the end of fp32, which a
+    factor of the exponent would take past it where the row's reference is the fill too."""
+    return any(isinstance(n, Index) and "j" in free_names(n) for t in terms for x in t.over for n in walk(x))
+
+
+def _is_small(unit: Scale) -> bool:
+    """Is the factor of the exponent, `unit` times LOG2E, surely at most 1?"""
+    others = [(b, p) for b, p in unit.powers if b != Name("D") or p > 0]
+    size = math.prod(_LEAST_HEAD_DIM**p for b, p in unit.powers if b == Name("D"))
+    return not others and abs(unit.coefficient) * size <= math.log(2)
 
 
 def outer_factor(terms: Terms) -> Scale:

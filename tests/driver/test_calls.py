@@ -382,6 +382,21 @@ def test_powers_of_captured_numbers_are_exponentials_and_these_must_be_positive(
         assert error.diagnostics[0].code == "CU490" and "power of a captured number that is not positive" in str(error)
 
 
+# ---- fills -----------------------------------------------------------------------------------------------------------
+
+
+def unscaled(q, k, v, bias):
+    return times((q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT + bias).softmax(-1), v)
+
+
+def test_the_least_number_of_fp32_is_a_fill_of_a_captured_mask() -> None:
+    """Its product with LOG2E is no fp32 number any more, also where a row sees nothing else yet."""
+    run = operator(unscaled, bias=lambda s: torch.zeros(s.Lq, s.Lk))
+    q, k, v = qkv(lk=200)
+    bias = torch.full((L, 200), torch.finfo(torch.float32).min).triu(1)
+    check(run, unscaled, [q * 0.125, k, v], bias=bias)
+
+
 # ---- modes of PyTorch ------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
 from cubridge.ir.source import SourceFile
-from cubridge.ir.spec import AttentionSpec
+from cubridge.ir.spec import AttentionSpec, Shape
 from cubridge.judge import long_keys
 from cubridge.judge.attention import full_attention
 from cubridge.judge.long_lengths import long_fault, run_long_lengths
@@ -303,6 +303,17 @@ def test_a_captured_divisor_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None
         return (q @ k.mT).masked_fill(~keep, -torch.inf).softmax(-1) @ v
 
     spec = read_reference(attention, extra_inputs=extra_inputs).attention.spec
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
+
+
+def test_a_captured_exponent_is_one_that_fp32_holds() -> None:
+    slopes = torch.zeros(4)
+
+    def attention(q, k, v):
+        far = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).abs()
+        return (q @ k.mT - torch.exp(slopes)[:, None, None] * far).softmax(-1) @ v
+
+    spec = read_reference(attention, shape=Shape(1, 4, 4, 40, 50, 64)).attention.spec
     assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
 
 

@@ -29,7 +29,9 @@ def fields(kernel: Kernel) -> dict[str, str]:
 
 
 def score(extents: str, read: str, arch: str = "sm80") -> Kernel:
-    return run(bind("t", extents) + f'rewrite-score{{score="s + {read}"}},fold-scale,place-captured,hoist', arch)
+    return run(
+        bind("t", extents) + f'rewrite-score{{score="(s + {read}) * 0.25"}},fold-scale,place-captured,hoist', arch
+    )
 
 
 def test_a_value_per_head_is_loaded_once_per_query_tile() -> None:
@@ -95,6 +97,28 @@ def test_an_index_that_is_data_is_read_at_existing_keys() -> None:
     )
     assert "p.t[tile.h, minimum(maximum(p.bucket[minimum(j, Lk - 1)], 0), 8)]" in "".join(region(kernel, "score"))
     assert fields(kernel)["bucket"] == "Captured(i32, Lk)"
+
+
+def test_an_index_of_an_index_is_read_inside_of_a_table_that_ends_before_the_keys_do() -> None:
+    kernel = run(
+        bind("bucket", "36, 36", "i32")
+        + bind("t", "9")
+        + 'rewrite-score{score="s + t[bucket[i, j]]"},fold-scale,place-captured'
+    )
+    (line,) = region(kernel, "score")
+    assert "p.bucket[minimum(i, 35), minimum(j, 35)]" in line
+
+
+@pytest.mark.parametrize(
+    ("extents", "read", "loaded"),
+    [
+        ("4", "t[h]", "p.t[minimum(tile.h, 3)]"),
+        ("Hq", "t[h]", "p.t[tile.h]"),
+        ("4, Lq", "t[h, i]", "p.t[minimum(tile.h, 3), maximum(minimum(i, Lq - 1), 0)]"),
+    ],
+)
+def test_what_is_loaded_once_per_tile_is_inside_without_its_condition(extents: str, read: str, loaded: str) -> None:
+    assert loaded in "".join(region(score(extents, f"where(h < 4, {read} * (j - i), 0)"), "tile_setup"))
 
 
 def test_scalars_are_host_values() -> None:

@@ -67,6 +67,21 @@ def test_a_factor_that_may_be_negative_stays_before_the_maximum(text: str, expec
     assert hosts(kernel)["exponent_scale"] == host
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "host"),
+    [
+        ("s + t[j]", "s = s * LOG2E + p.t[j] * LOG2E", "1.0"),
+        ("s * 0.5 + t[j]", "s = s + p.t[j] * 2.0", "0.5 * LOG2E"),
+        ("s * D ** -0.5 + t[j]", "s = s + p.t[j] * p.t_scale", "D ** -0.5 * LOG2E"),
+        ("s + t[i]", "s = s + p.t[i]", "LOG2E"),
+    ],
+)
+def test_fills_of_captured_tensors_stay_fp32_numbers_in_the_exponent(text: str, expected: str, host: str) -> None:
+    """What is added to scores may be the least number of fp32: a factor of 1 or less keeps it one."""
+    kernel = run(f'bind-captured{{capture="t",dtype="f32",extents="Lk"}},rewrite-score{{score="{text}"}},fold-scale')
+    assert (score(kernel), hosts(kernel)["exponent_scale"]) == (expected, host)
+
+
 def test_parameters_are_shared_and_named_after_their_use() -> None:
     kernel = run('rewrite-score{score="(s + i) * D ** -0.5 + j * D ** -0.5"}')
     assert score(kernel) == "s = s * p.score_scale + f32(i) * p.score_scale + f32(j) * p.score_scale"

@@ -34,7 +34,8 @@ from cubridge.ir.types import Axis, DType
 from cubridge.ir.walk import walk
 
 C_TYPES: Final = {DType.BOOL: "bool", DType.I32: "int", DType.I64: "i64", DType.F32: "float"}
-FLOAT_MAX: Final = 3.4028234663852886e38
+FLOAT_MAX: Final = 3.4028235677973366e38
+"""What is rounded to fp32 is infinite from here on: half a step beyond its largest number."""
 
 _CONSTANTS: Final[dict[str, Callable[[], c_ast.Node]]] = {
     "inf": lambda: c.ident("INFINITY"),
@@ -72,7 +73,7 @@ class Expressions:
             case IntLit(value):
                 return c.int_constant(value)
             case FloatLit(value):
-                if abs(value) > FLOAT_MAX:
+                if abs(value) >= FLOAT_MAX:
                     raise unsayable(f"{value} is too large for fp32", expr)
                 return c.float_constant(value)
             case Name(name):

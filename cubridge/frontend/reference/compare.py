@@ -3,11 +3,12 @@ is as sure as its result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -20,10 +21,10 @@ from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.remarks import EmptyRows, captured_fill_remark
 from cubridge.frontend.reference.traced import Traced
-from cubridge.frontend.reference.visibility import captured_fills, rows_without_lse
+from cubridge.frontend.reference.visibility import captured_fills, filled_rows, rows_without_lse
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.fitting import fitting_shapes
-from cubridge.ir.nodes import Call
+from cubridge.ir.nodes import BoolLit, Call
 from cubridge.ir.spec import AttentionSpec, Precondition, Remark, Shape
 from cubridge.ir.walk import free_names, walk
 from cubridge.verify.size_limits import of_formulas
@@ -134,11 +135,19 @@ def _compare_at(traced: Traced, shape: Shape, seed: int) -> _Seen:
     empty = traced.empty_rows(shape.sizes(), captures)
     without_lse = rows_without_lse(traced.spec, shape.sizes(), captures)
     found = traced.oracle_values(q, k, v, extra, empty, without_lse)
-    _check(traced, shape, "the output", values.out.masked_fill(empty[..., None], 0.0), found.out)
+    unlike = _filled_otherwise(traced.spec, shape, captures)
+    got, want = values.out.masked_fill((empty | unlike)[..., None], 0.0), found.out.masked_fill(unlike[..., None], 0.0)
+    _check(traced, shape, "the output", got, want)
     if found.lse is not None and values.lse is not None:
-        _check(traced, shape, "LSE", values.lse, found.lse)
+        _check(traced, shape, "LSE", values.lse.masked_fill(unlike, 0.0), found.lse.masked_fill(unlike, 0.0))
     rows = EmptyRows(found.at_empty, found.lse_at_empty, float(v.abs().max()))
     return _Seen(rows, captured_fills(traced.spec, captures))
+
+
+def _filled_otherwise(spec: AttentionSpec, shape: Shape, captures: Mapping[str, Tensor]) -> Tensor:
+    """[B, Hq, Lq]: rows that captures fill, where the reference gives a mean of keys too that a fill of its own hides."""
+    filled = filled_rows(spec, shape.sizes(), captures)
+    return filled if spec.mask != BoolLit(True) else torch.zeros_like(filled)
 
 
 def _check(traced: Traced, shape: Shape, what: str, got: Tensor, want: Tensor) -> None:

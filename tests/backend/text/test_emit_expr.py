@@ -86,6 +86,10 @@ def test_a_captured_read_stays_behind_its_condition() -> None:
     assert CudaPrinter().visit(Expressions(types, Spelling(NAMES, {})).of(expr)).startswith("j < p.len_kv ? ")
 
 
+def test_what_rounds_to_the_largest_number_of_fp32_is_one() -> None:
+    assert "3.40282346638529e38f" in c_text("maximum(s, -3.40282346638529e+38)")
+
+
 @pytest.mark.parametrize(
     ("cuir", "message"),
     [

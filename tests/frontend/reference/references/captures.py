@@ -266,6 +266,22 @@ def two_masks_of_fills_are_added(q, k, v, mask):
     return (plain_scores(q, k) + causal.to(q.dtype) + hidden).softmax(-1) @ repeated(v, q)
 
 
+def _causal_fill(shape, device):
+    return {"mask": torch.full((shape.Lq, shape.Lk), -1e30).triu(shape.Lk - shape.Lq + 1).expand(shape.B, 1, -1, -1)}
+
+
+@accepts(
+    score=f"{SCALE} + mask[b, i, j]",
+    mask="j >= i - 11",
+    extra=_causal_fill,
+    captures=("mask[B, Lq, Lk] argument f32",),
+    warns=("sees no key", "fills of -1e8 or less"),
+)
+def a_window_of_fills_in_a_mask_of_fills(q, k, v, mask):
+    near = torch.where(torch.ones_like(mask, dtype=torch.bool).tril(-12), -1e30, mask)
+    return (plain_scores(q, k) + near.to(q.dtype)).softmax(-1) @ repeated(v, q)
+
+
 @accepts(mask="to_copy[j] <= to_copy_2[i]", captures=("to_copy[Lk] computed i32", "to_copy_2[Lq] computed i32"))
 def positions_that_wrap_as_bytes(q, k, v):
     i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None, :]
