@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import HostValue, LaunchContract
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.evaluate import evaluate_number, known_number
-from cubridge.ir.nodes import Break, Expr, Kernel
+from cubridge.ir.nodes import Break, Expr, IntLit, Kernel
 from cubridge.ir.walk import free_names, walk
+from cubridge.verify.ranges import LIMITS
 
 _MACHINE: Final = {"SM_COUNT": 132, "L2_BYTES": 1 << 25}
 _LARGEST: Final = (1 << 31) - 1
@@ -23,9 +24,10 @@ def launch_faults(kernel: Kernel, contract: LaunchContract, form: Mapping[str, i
     tile = int(evaluate_number(contract.query_tile, form))
     loops = any(isinstance(node, Break) for node in walk(kernel))
     formulas = [(f, f.value.expr) for f in contract.params if isinstance(f.value, HostValue)]
+    read = [n.value for e in (contract.grid, *(e for _, e in formulas)) for n in walk(e) if isinstance(n, IntLit)]
     valued: set[str] = set()
     sizes: Mapping[str, int] = {}
-    for sizes in _sizes(tile, int(evaluate_number(contract.key_tile, form))):
+    for sizes in (*_sizes(tile, int(evaluate_number(contract.key_tile, form))), *_further(read)):
         names = {**_MACHINE, **form, **sizes}
         grid = known_number(contract.grid, names)
         tiles = sizes["B"] * sizes["Hq"] * -(-sizes["Lq"] // tile)
@@ -49,6 +51,15 @@ def _sizes(rows: int, keys: int) -> Iterator[dict[str, int]]:
     for lq, lk in lengths:
         for b, hq, hk in ((1, 1, 1), (2, 6, 3)):
             yield {"B": b, "Hq": hq, "Hk": hk, "Lq": lq, "Lk": lk}
+
+
+def _further(numbers: Iterable[int]) -> Iterator[dict[str, int]]:
+    """Each size at its limit and about every number that a formula reads, the others small."""
+    small = {"B": 1, "Hq": 1, "Hk": 1, "Lq": 1, "Lk": 1}
+    near = sorted({n + step for n in numbers for step in (-1, 0, 1)})
+    for name in ("B", "Hq", "Lq", "Lk"):
+        most = LIMITS[name]
+        yield from (small | {name: n} for n in (most, *near) if 1 <= n <= most)
 
 
 def _fault(what: str, expr: Expr, sizes: Mapping[str, int]) -> Diagnostic:

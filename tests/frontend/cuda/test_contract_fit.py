@@ -106,6 +106,12 @@ def test_parameters_of_another_text() -> None:
         ),
         ("B * Hq * (Lq // BLOCK_Q)", "the grid is 0 blocks at B=1, Hq=1, Hk=1, Lq=1, Lk=1"),
         ("B * Hq / 2 * ceil_div(Lq, BLOCK_Q)", "the grid is 0.5 blocks"),
+        (
+            "minimum(B, 256) * Hq * ceil_div(Lq, BLOCK_Q)",
+            "the grid has 256 blocks, one for each query tile would be 512",
+        ),
+        ("B * Hq * ceil_div(Lq, BLOCK_Q) + (Hq == 77)", "the grid has 78 blocks, one for each query tile would be 77"),
+        ("B * Hq * ceil_div(minimum(Lq, 70000), BLOCK_Q)", "one for each query tile would be 1024 at B=1, Hq=1"),
     ],
 )
 def test_grids(grid: str, says: str) -> None:
