@@ -11,6 +11,7 @@ from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import Binary, Call, Expr, Index, Name
 from cubridge.ir.spec import AttentionSpec, Capture, Shape
 from cubridge.ir.walk import children, free_names, walk
+from cubridge.verify.ranges import LARGEST
 
 if TYPE_CHECKING:
     from cubridge.ir.nodes import Node
@@ -27,10 +28,13 @@ _STEPS: Final = 5
 _PAST_LENGTHS: Final = 1 << 22
 
 
-def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int, steps: Sequence[int] = ()) -> Captures:
+def made_up_captures(
+    spec: AttentionSpec, shape: Shape, seed: int, steps: Sequence[int] = (), bound: int = LARGEST
+) -> Captures:
     """A value for every capture. Integers are in turn small, as large as lengths, and multiples of one of `steps`, past the
     lengths; those that index something are 0 or 1, those that divide something are positive. Floats that multiply a distance in an
-    exponent are small beside lengths. Those of a mask come in runs from the third problem on."""
+    exponent are small beside lengths. Those of a mask come in runs from the third problem on. `bound`: what a launch takes of
+    integers."""
     indices, divisors, rates = _used_as_index(spec), _used_as_divisor(spec), _used_as_rate(spec)
     in_mask = {n.base.id for n in walk(spec.mask) if isinstance(n, Index) and isinstance(n.base, Name)}
     exponents = _used_as_exponent(spec)
@@ -39,6 +43,8 @@ def made_up_captures(spec: AttentionSpec, shape: Shape, seed: int, steps: Sequen
     for n, capture in enumerate(spec.captures):
         span = _EXPONENT / max(shape.Lq, shape.Lk) if capture.name in rates else _SPANS[seed % len(_SPANS)]
         low, high, step = (0, 2, 1) if capture.name in indices else _integers(capture, shape, seed, steps)
+        step = max(1, min(step, bound // (high - 1)))
+        high = min(high, max(2, bound + 1))
         low = max(low, 1) if capture.name in divisors else low
         is_float, is_flag = capture.dtype == "f32", capture.dtype == "bool"
         size = min(span, _EXPONENT) if capture.name in exponents else span

@@ -27,6 +27,7 @@ from cubridge.judge.long_keys import LongKeys, NoValue
 from cubridge.judge.long_points import Marks, Numbers, choose_places, long_shapes
 from cubridge.judge.long_scores import levels
 from cubridge.judge.memory import PACKAGE, Memory
+from cubridge.verify.ranges import captured_bound
 
 if TYPE_CHECKING:
     from cubridge.ir.nodes import Expr, Kernel
@@ -84,9 +85,9 @@ def run_long_lengths(kernel: Kernel, spec: AttentionSpec) -> LongTest:
 
 
 def _each_size(kernel: Kernel, spec: AttentionSpec) -> Iterator[LongTest]:
-    bounded, numbers = _within_lengths(spec), Numbers.of(spec, kernel)
+    bounded, numbers, bound = _within_lengths(spec), Numbers.of(spec, kernel), captured_bound(kernel)
     for seed, shape in enumerate(long_shapes(spec, kernel, numbers)):
-        captures = made_up_captures(spec, shape, seed, numbers.steps())
+        captures = made_up_captures(spec, shape, seed, numbers.steps(), bound)
         try:
             found = _at_size(kernel, bounded, numbers, shape, captures, seed)
         except NoValue:

@@ -306,6 +306,16 @@ def test_a_captured_divisor_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None
     assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
 
 
+def test_a_captured_factor_is_one_that_a_launch_takes() -> None:
+    def attention(q, k, v, stride):
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+        far = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])) * stride > 60
+        return (q @ k.mT).masked_fill(far, -torch.inf).softmax(-1) @ v
+
+    spec = read_reference(attention, extra_inputs=lambda shape, device: {"stride": 3}).attention.spec
+    assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
+
+
 def test_a_captured_exponent_is_one_that_fp32_holds() -> None:
     slopes = torch.zeros(4)
 
