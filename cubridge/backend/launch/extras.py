@@ -74,10 +74,10 @@ def bind_extras(
         if not argument.fixed:
             bound.append(value)
         elif not _is_same(value, argument.adapted):
-            raise _bad_call(
-                f"`{argument.name}` is {_said(value)}; the kernel was adapted with {_said(argument.adapted)}",
-                "adapt the reference with this value",
-            )
+            what = f"`{argument.name}` is {_said(value)}; the kernel was adapted with"
+            if isinstance(argument.adapted, (torch.Tensor, type(None))) and isinstance(value, torch.Tensor):
+                raise _bad_call(f"{what} its default alone", "let `extra_inputs` give an example of it")
+            raise _bad_call(f"{what} {_said(argument.adapted)}", "adapt the reference with this value")
     return tuple(bound)
 
 

@@ -107,6 +107,15 @@ def test_a_wrong_call_is_refused(args, kwargs, message: str) -> None:
     assert not device.launches
 
 
+@pytest.mark.parametrize("default", [None, torch.ones(2)])
+def test_a_tensor_where_the_adaptation_saw_a_default_needs_an_example(default: object) -> None:
+    argument = ExtraArgument("bias", default, fixed=True, adapted=default)
+    assert bind_extras((argument,), (), {}) == ()
+    with pytest.raises(CuError, match="adapted with its default alone") as caught:
+        bind_extras((argument,), (torch.zeros(2),), {})
+    assert "let `extra_inputs` give an example" in str(caught.value)
+
+
 def test_a_default_that_is_not_the_adapted_value_is_refused() -> None:
     """The reference would use its default; the kernel was made for another value."""
     arguments = (ExtraArgument("window", 64, fixed=True, adapted=40),)
