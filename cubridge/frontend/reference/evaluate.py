@@ -104,6 +104,14 @@ TENSORS: Final[dict[str, Callable[..., Tensor]]] = {
 """Operations of terms, on tensors."""
 
 
+def _near_whole(x: Tensor) -> Tensor:
+    """What is an integer but for the rounding of fp64 is one: buckets of logarithms of positions begin at such numbers, and
+    terms compute them in another order than the reference."""
+    whole = x.round()
+    return torch.where((x - whole).abs() <= _ROUNDING * (1 + whole.abs()), whole, x)
+
+
+_ROUNDING: Final = 2.0**-48
 CPU: Final = torch.device("cpu")
 
 
@@ -153,6 +161,8 @@ class TensorEvaluator:
                 return total
             case Load():
                 return self._load(term, [value(x) for x in term.indices])
+            case Apply(op="trunc") if not term.reads:
+                return _near_whole(value(term.args[0])).long()
             case Apply():
                 return TENSORS[term.op](*map(value, term.args))
             case Reduce():

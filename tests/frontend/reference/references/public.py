@@ -94,6 +94,20 @@ def neox_style(q, k, v):
 
 @accepts(
     score="s + table[h, positions[j - i + Lq - 1]]",
+    extra=lambda shape, device: {"table": torch.linspace(-1, 1, 32 * shape.Hq).view(shape.Hq, 32)},
+    captures=("positions[Lk + Lq - 1] computed i32", "table[Hq, 32] argument f32"),
+)
+def t5_encoder_style(q, k, v, table):
+    """A bucket begins exactly at a distance of 64: log(64 / 8) / log(128 / 8) * 8 = 6."""
+    n = torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None]
+    buckets, n = (n > 0).long() * 16, n.abs()
+    large = 8 + (torch.log(n.float() / 8) / math.log(128 / 8) * 8).to(torch.long)
+    buckets += torch.where(n < 8, n, torch.min(large, torch.full_like(large, 15)))
+    return (q.float() @ repeated(k, q).float().mT + table[:, buckets]).softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
+@accepts(
+    score="s + table[h, positions[j - i + Lq - 1]]",
     extra=lambda shape, device: {"table": torch.linspace(-1, 1, 16 * shape.Hq).view(shape.Hq, 16)},
     captures=("positions[Lk + Lq - 1] computed i32", "table[Hq, 16] argument f32"),
 )
