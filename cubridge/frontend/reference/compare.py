@@ -18,7 +18,8 @@ from cubridge.frontend.reference.eager import check_run, conditions_on_ones
 from cubridge.frontend.reference.empty_rows import other_empty_rows, random_inputs
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.printing import ExprWriter
-from cubridge.frontend.reference.refusal import refuse
+from cubridge.frontend.reference.record import first_line
+from cubridge.frontend.reference.refusal import fail, refuse
 from cubridge.frontend.reference.remarks import EmptyRows, captured_fill_remark
 from cubridge.frontend.reference.traced import Traced
 from cubridge.frontend.reference.visibility import captured_fills, filled_rows, rows_without_lse
@@ -31,6 +32,7 @@ from cubridge.verify.size_limits import of_formulas
 
 TOLERANCE: Final = 1e-7
 SHAPES: Final = 2
+READ_WRONGLY: Final = "the reference was read wrongly"
 MAX_LENGTH: Final = 1200
 
 
@@ -47,12 +49,12 @@ def compare(traced: Traced) -> AttentionSpec:
             if error.diagnostics[0].code == "CU487":
                 raise
             reason = error
-        except (RuntimeError, IndexError, ValueError) as error:  # the reference does not run at this shape
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:  # the reference does not run at this shape
             reason = error
         if len(compared) == SHAPES:
             break
     if not compared:
-        seen.append(_compare_at(traced, traced.shape, seed=0))
+        seen.append(_compare_where_traced(traced))
     run_at = compared[0] if compared else traced.shape
     remarks = (*_remarks(traced, run_at, len(compared), reason, seen), *check_run(traced, run_at))
     return replace(
@@ -60,6 +62,15 @@ def compare(traced: Traced) -> AttentionSpec:
         warnings=(*traced.spec.warnings, *remarks),
         preconditions=(*traced.spec.preconditions, *_on_ones(traced, run_at), *of_formulas(traced.spec)),
     )
+
+
+def _compare_where_traced(traced: Traced) -> _Seen:
+    """Errors: CU474 where the recorded calls do not run on numbers even there; CU487."""
+    try:
+        return _compare_at(traced, traced.shape, seed=0)
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        what = f"{type(error).__name__}: {first_line(error)}"
+        fail("CU474", f"the reference fails on numbers: {what}", traced.reference.span)
 
 
 def _on_ones(traced: Traced, shape: Shape) -> Iterator[Precondition]:
@@ -165,7 +176,7 @@ def _check(traced: Traced, shape: Shape, what: str, got: Tensor, want: Tensor) -
         )
     refuse(
         "CU487",
-        f"the reference was read wrongly: {what} at {place} is {float(want[there]):.6g}, its reading gives "
+        f"{READ_WRONGLY}: {what} at {place} is {float(want[there]):.6g}, its reading gives "
         f"{float(got[there]):.6g} (shape {shape})",
         traced.reference.span,
         "this is a fault of the tool; please report the reference. Another spelling of it may be read rightly",

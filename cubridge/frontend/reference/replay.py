@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -107,7 +107,7 @@ class Replay:
             elif call.func is torch.ops.aten.copy.default and self.differentiable:  # has no derivative of its own
                 result = args[1].to(args[0].dtype).expand_as(args[0]).clone()  # pyright: ignore
             elif call.func in _VIEWS:
-                result = torch.reshape(*args)  # pyright: ignore
+                result = _result(call, args, {}, torch.reshape)
             else:
                 result = _result(call, args, kwargs)
         if self.wide and is_constant(call) and isinstance(result, Tensor) and result.is_floating_point():
@@ -122,7 +122,9 @@ class Replay:
             return self.values[id(operand)]
         if isinstance(operand, (list, tuple)):
             return [self._operand(x) for x in operand]
-        if isinstance(operand, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        if isinstance(operand, torch.SymInt):
+            return int(self.number(operand))  # `2 ** ceil(log2(n))` is a float where it is computed
+        if isinstance(operand, (torch.SymFloat, torch.SymBool)):
             return self.number(operand)
         if isinstance(operand, torch.device):
             return self.device
@@ -137,10 +139,13 @@ class Replay:
         return self.numbers[term]
 
 
-def _result(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Errors: CU474 for what fake tensors were taken for and real ones are not, as an index of 8 bits."""
+def _result(
+    call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], function: Callable[..., Any] | None = None
+) -> Any:
+    """`function`: what runs in place of the recorded one. Errors: CU474 for what fake tensors were taken for and real ones are not,
+    as an index of 8 bits."""
     try:
-        return call.func(*args, **kwargs)
+        return (function or call.func)(*args, **kwargs)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         fail("CU474", f"the reference fails on numbers: {type(error).__name__}: {first_line(error)}", call.span)
 

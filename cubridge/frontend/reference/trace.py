@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from cubridge.frontend.reference.algebra.terms import BudgetError, new_arena
 from cubridge.frontend.reference.assemble import assemble
 from cubridge.frontend.reference.attempts import Attempts
-from cubridge.frontend.reference.compare import compare
+from cubridge.frontend.reference.compare import READ_WRONGLY, compare
 from cubridge.frontend.reference.extents import call_extra_inputs
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.record import LOOP_HELP, record
@@ -127,7 +127,19 @@ def _is_about_dtypes(error: CuError) -> bool:
 
 
 def _at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset[str]) -> Traced:
-    """`fixed`: scalar arguments that enter as the numbers they are."""
+    """`fixed`: scalar arguments that enter as the numbers they are. What is read wrongly for any number of heads is read for those
+    of `shape`."""
+    try:
+        return _recorded_at(reference, shape, dtype, fixed)
+    except CuError as error:
+        if not error.diagnostics[0].message.startswith(READ_WRONGLY):
+            raise
+        with suppress(CuError):
+            return _recorded_at(reference, shape, dtype, fixed | {"G", "Hk"})
+        raise
+
+
+def _recorded_at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: frozenset[str]) -> Traced:
     with new_arena() as arena, _deep_recursion():
         try:
             recording = record(reference, shape, dtype, fixed)

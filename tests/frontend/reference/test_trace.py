@@ -286,6 +286,23 @@ def test_smallest_half_is_a_bias_and_smallest_float_a_mask() -> None:
     assert "is a bias, not a mask" in half.warnings[0].message
 
 
+def test_what_cannot_be_read_for_any_number_of_heads_is_read_for_those_asked() -> None:
+    """Slopes for the next power of two, of which every second comes first."""
+
+    def alibi(q, k, v):
+        heads = q.shape[1]
+        power = 2 ** math.ceil(math.log2(heads))
+        slopes = (2.0 ** -(torch.arange(1, power + 1) * (8 / power))).view(1, power, 1, 1)
+        if power != heads:
+            slopes = torch.cat([slopes[:, 1::2], slopes[:, ::2]], dim=1)[:, :heads]
+        return ((q @ repeated(k, q).mT).float() + torch.arange(k.shape[2]) * slopes).softmax(-1).to(v.dtype) @ repeated(
+            v, q
+        )
+
+    spec = trace(Reference.of(alibi), Shape(2, 6, 2, 40, 56, 64)).spec
+    assert {"Hk == 2", "Hq == 6"} <= {print_expr(p.condition) for p in spec.preconditions}
+
+
 def test_a_reference_for_one_length_only() -> None:
     mask = torch.ones(40, 40, dtype=torch.bool).tril()
 
