@@ -93,7 +93,7 @@ class AttentionFunction:
         if self._fixed is None:
             _check_not_compiled()
             self._fixed = tuple(f for f in fixed_values(self.reference) if isinstance(f, FixedValue))
-        q, fixed = inputs[0], tuple([value.now() for value in self._fixed])
+        q, fixed = inputs[0], tuple([value.key() for value in self._fixed])
         flags = frozenset((name, value if isinstance(value, bool) else None) for name, value in extras.items())
         forms = self._operators.setdefault((q.device, q.dtype, flags, fixed), [])
         known = [operator for operator in forms if takes(operator.plan.arguments, extras)]

@@ -1,15 +1,16 @@
-"""What a reading takes as fixed of what a reference keeps: numbers, strings, flags and None that its code names, how long its
-lists are, and which of its places hold one tensor. A call asks whether it is still so."""
+"""What a reading takes as fixed of what a reference keeps: numbers, strings, flags, functions and None that its code names, how
+much its lists hold, and which of its places hold one tensor. A call asks whether it is still so."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Hashable, Iterator
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from cubridge.frontend.reference.reach import NUMBERS, Reached, Route, follow, reachable
 
@@ -28,15 +29,28 @@ class FixedValue:
         return now is self.value or self._equals(_comparable(now))
 
     def _equals(self, now: object) -> bool:
+        if isinstance(now, np.ndarray) or isinstance(self.value, np.ndarray):
+            return np.array_equal(now, self.value)  # pyright: ignore[reportArgumentType]
         return type(now) is type(self.value) and now == self.value
 
     def now(self) -> object:
-        """What lies there now, to be told from what did before; of what is no number any more, its type."""
-        found = _comparable(_at(self.root, self.route))
-        return (type(found), found) if found is None or isinstance(found, (*NUMBERS, tuple)) else type(found)
+        """What is there, to be told from other values by `==` or `is`."""
+        return _comparable(_at(self.root, self.route))
+
+    def key(self) -> object:
+        """What is there, as a part of a dictionary's key; of what cannot be one, its type."""
+        found = self.now()
+        return (type(found), found) if isinstance(found, Hashable) else type(found)
 
     def change(self) -> str:
-        return f"`{self.path}` is {_text(_comparable(_at(self.root, self.route)))}, and was {_text(self.value)}"
+        there, now = _at(self.root, self.route), self.now()
+        if isinstance(there, _CONTAINERS) and isinstance(now, int):
+            return f"`{self.path}` holds {now} elements, and held {_text(self.value)}"
+        if type(now) is type(self.value) and not isinstance(now, PLAIN):
+            return (
+                f"`{self.path}` is another {type(now).__name__}, and was `{getattr(self.value, '__name__', self.path)}`"
+            )
+        return f"`{self.path}` is {_text(now)}, and was {_text(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +66,16 @@ class OneTensor:
     def holds(self) -> bool:
         return _at(self.root, self.route) is _at(self.root, self.first)
 
+    def now(self) -> object:
+        return _at(self.root, self.route)
+
     def change(self) -> str:
         return f"`{self.path}` is another tensor than `{self.first_path}`, and was the same"
 
 
 Fixed = FixedValue | OneTensor
+PLAIN: Final = (*NUMBERS, tuple)
+"""What is compared by its value."""
 _ABSENT: Final = "nothing"
 
 
@@ -72,6 +91,8 @@ def _comparable(value: object) -> object:
     if isinstance(value, (list, tuple, deque)):
         items: tuple[Any, ...] = tuple(value)
         return items if all(isinstance(x, NUMBERS) for x in items) else len(items)
+    if isinstance(value, _CONTAINERS):
+        return len(value)  # pyright: ignore[reportUnknownArgumentType]
     return value
 
 
@@ -84,7 +105,7 @@ def fixed_values(function: object) -> Iterator[Fixed]:
         if isinstance(value, Tensor) and (known := first.setdefault(id(value), found)) is not found:
             if found.named:
                 yield OneTensor(function, known.route, found.route, found.label, known.label)
-        elif is_read(found) and isinstance(value, (*NUMBERS, list, tuple, deque)):
+        elif is_read(found) and _is_fixed(found):
             if len(found.route) > 1 and id(_at(function, found.route[:-1])) in whole:
                 continue  # compared with its list
             if isinstance(value, (list, tuple, deque)):
@@ -94,8 +115,24 @@ def fixed_values(function: object) -> Iterator[Fixed]:
                 yield fixed
 
 
+_CONTAINERS: Final = (
+    dict, list, tuple, deque, nn.ModuleList, nn.ModuleDict, nn.Sequential, nn.ParameterList, nn.ParameterDict,
+)  # fmt: skip
+
+
+def _is_fixed(found: Reached) -> bool:
+    """Functions where they are variables; the methods of a class are not looked at again."""
+    match found.value:
+        case np.ndarray():
+            return not found.value.flags.writeable
+        case FunctionType() | BuiltinFunctionType():
+            return found.route[-1].key not in ("__func__", "__wrapped__", "func", "fget")
+        case value:
+            return isinstance(value, (*NUMBERS, *_CONTAINERS))
+
+
 def _text(value: object) -> str:
-    if isinstance(value, (*NUMBERS, tuple)):
+    if isinstance(value, PLAIN):
         return repr(value) if len(repr(value)) < 40 else f"{repr(value)[:36]}.."
     return f"of type {type(value).__name__}"
 

@@ -171,11 +171,17 @@ def _of_closure(found: Reached) -> Iterator[Reached]:
 
 
 def code_names(code: CodeType) -> Iterator[str]:
-    """Of globals and attributes, in the functions inside as well."""
+    """Of globals and attributes, those that `getattr` is asked for too, in the functions inside as well."""
     yield from code.co_names
+    asks = not _ASKING.isdisjoint(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from code_names(constant)
+        elif asks and isinstance(constant, str) and constant.isidentifier():
+            yield constant
+
+
+_ASKING: Final = frozenset(("getattr", "hasattr"))
 
 
 def _names_of(function: object) -> frozenset[str]:

@@ -16,7 +16,7 @@ from cubridge.frontend.reference.assemble import Assembled
 from cubridge.frontend.reference.captures import CaptureValues, Input
 from cubridge.frontend.reference.evaluate import CPU, evaluate_number
 from cubridge.frontend.reference.extents import call_extra_inputs
-from cubridge.frontend.reference.fixed import Fixed
+from cubridge.frontend.reference.fixed import PLAIN, Fixed
 from cubridge.frontend.reference.flex import flex_by_math
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
@@ -42,6 +42,16 @@ def says(spec: AttentionSpec) -> AttentionSpec:
     return replace(spec, specialised=(), assumptions=(), warnings=())
 
 
+def _same_values(one: Sequence[tuple[str, object]], other: Sequence[tuple[str, object]]) -> bool:
+    """Numbers by their values, objects by what they are."""
+    if len(one) != len(other):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(
+        p == q and (x is y or (isinstance(x, PLAIN) and type(x) is type(y) and x == y)) for (p, x), (q, y) in pairs
+    )
+
+
 def _without_values(operand: object) -> object:
     return list(operand.shape) if isinstance(operand, Tensor) else operand
 
@@ -58,7 +68,9 @@ class Traced:
     assembled: Assembled
     arena: Arena
     again: Callable[[], Traced] | None = None
-    accepted: set[object] = field(default_factory=set[object], compare=False, repr=False)
+    accepted: list[list[tuple[str, object]]] = field(
+        default_factory=list[list[tuple[str, object]]], compare=False, repr=False
+    )
 
     def extra(self, shape: Shape) -> dict[str, Input]:
         """The arguments besides q, k, v at a shape. Errors: CU473."""
@@ -83,15 +95,14 @@ class Traced:
 
     def _check_changed(self, changed: Sequence[Fixed]) -> None:
         """Errors: CU490 where the reference reads otherwise now that values which it keeps are others."""
-        now = tuple(f.change() for f in changed)
-        if now not in self.accepted:
+        now = [(f.path, f.now()) for f in changed]
+        if not any(_same_values(now, known) for known in self.accepted):
             with ThreadPoolExecutor(1) as outside:  # of the modes of PyTorch that the call stands in
                 same = outside.submit(self._reads_the_same).result()
             if not same:
-                refuse(
-                    "CU490", f"{now[0]} when the reference was read", self.reference.span, "adapt the reference again"
-                )
-            self.accepted.add(now)
+                message = f"{changed[0].change()} when the reference was read"
+                refuse("CU490", message, self.reference.span, "adapt the reference again")
+            self.accepted.append(now)
 
     def _reads_the_same(self) -> bool:
         """Is a new reading this one?"""

@@ -228,14 +228,18 @@ class Keeping(nn.Module):
         self.cap, self.weights, self.more, self.unread, self.calls = 5.0, [0.5, 0.25], None, 1, 0
         self.one = nn.Parameter(torch.ones(1), requires_grad=False)
         self.other, self.dropout, self.free = self.one, nn.Dropout(0.5), nn.Dropout(0.0)
-        self.tables = [torch.ones(1), torch.ones(1)]
+        self.tables, self.extra, self.act = [torch.ones(1), torch.ones(1)], {}, torch.tanh
+        self.parts = nn.Sequential(nn.Hardtanh(-9, 9))
         self.dropout.eval()
 
     def forward(self, q, k, v):
         self.calls += 1
         s = q @ repeated(k, q).mT * sum(self.weights) + self.one + self.other + sum(self.tables)
-        s = s if self.more is None else s + self.more
-        return self.free(self.dropout((self.cap * torch.tanh(s / self.cap)).softmax(-1))) @ repeated(v, q)
+        s = (s if self.more is None else s + self.more) * self.extra.get("scale", 1.0)
+        s = self.parts(s) if getattr(self, "wide", False) else s
+        return self.free(self.dropout((self.cap * self.act(s / self.cap)).softmax(-1))) @ repeated(v, q)
+
+    wide = True
 
 
 def test_what_is_fixed_is_compared_at_each_call() -> None:
@@ -243,27 +247,43 @@ def test_what_is_fixed_is_compared_at_each_call() -> None:
     traced = read(module)
     changes: list[tuple[str, str, object, str]] = [
         ("", "cap", 4.0, "`self.cap` is 4.0, and was 5.0"),
-        ("", "weights", [0.5, 0.5], r"`self.weights` is \(0.5, 0.5\), and was \(0.5, 0.25\)"),
-        ("", "weights", [0.5], r"`self.weights` is \(0.5,\)"),
-        ("", "tables", [torch.ones(1)] * 3, "`self.tables` is 3, and was 2"),
+        ("", "weights", [0.5, 0.5], "`self.weights` is (0.5, 0.5), and was (0.5, 0.25)"),
+        ("", "weights", [0.5], "`self.weights` is (0.5,)"),
+        ("", "tables", [torch.ones(1)] * 3, "`self.tables` holds 3 elements, and held 2"),
+        ("", "extra", {"scale": 2.0}, "`self.extra` holds 1 elements, and held 0"),
+        ("", "act", torch.sin, "`self.act` is another builtin_function_or_method, and was `tanh`"),
+        ("", "act", lambda x: x, "`self.act` is of type function, and was of type builtin"),
+        ("parts", "1", nn.Tanh(), "`self.parts` holds 2 elements, and held 1"),
+        ("parts.0", "max_val", 1, "`self.parts.0.max_val` is 1, and was 9"),
+        ("", "wide", False, "`self.wide` is False, and was True"),
         ("", "more", torch.ones(1), "`self.more` is of type Tensor, and was None"),
         ("", "other", nn.Parameter(torch.zeros(1)), "`self.other` is another tensor than `self.one`"),
         ("dropout", "training", True, "`self.dropout.training` is True, and was False"),
     ]
     for owner, name, value, says in changes:
         holder = module.get_submodule(owner)
-        before = getattr(holder, name)
+        before = getattr(holder, name, None)
         setattr(holder, name, value)
-        with pytest.raises(CuError, match=says) as caught:
-            traced.state()
-        assert caught.value.diagnostics[0].code == "CU490"
-        setattr(holder, name, before)
+        (change,) = (f.change() for f in traced.assembled.lifter.recording.kept if not f.holds())
+        assert says in change
+        if name in ("cap", "training"):
+            with pytest.raises(CuError, match=says) as caught:
+                traced.state()
+            assert caught.value.diagnostics[0].code == "CU490"
+        delattr(holder, name) if before is None and name.isdigit() else setattr(holder, name, before)
     module.calls, module.unread, module.cap = 9, 9, 10 / 2
     traced.state()
     assert not traced.accepted
     module.free.training = False  # which is another value, and reads the same
     traced.state()
     assert len(traced.accepted) == 1
+    for reads, act in ((True, lambda x: torch.tanh(x)), (False, lambda x: x), (True, torch.tanh)):
+        module.act = act
+        if reads:
+            traced.state()
+        else:
+            with pytest.raises(CuError, match="is of type function"):
+                traced.state()
 
 
 def test_numbers_strings_and_flags_are_named() -> None:
