@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from torch import Tensor, nn
 
-from cubridge.frontend.reference.reach import NUMBERS, Reached, Route, follow, reachable
+from cubridge.frontend.reference.reach import NUMBERS, Reached, Route, Step, asked_in_vain, follow, reachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,10 @@ def fixed_values(function: object) -> Iterator[Fixed]:
     whole: set[int] = set()
     for found in reachable(function, every_way=True):
         value = found.value
+        for name in asked_in_vain(found) if found.named else ():
+            yield FixedValue(
+                function, (*found.route, Step("attribute", name)), f"{found.label or 'self'}.{name}", _ABSENT
+            )
         if isinstance(value, Tensor) and (known := first.setdefault(id(value), found)) is not found:
             if found.named:
                 yield OneTensor(function, known.route, found.route, found.label, known.label)
@@ -132,6 +136,8 @@ def _is_fixed(found: Reached) -> bool:
 
 
 def _text(value: object) -> str:
+    if value is _ABSENT:
+        return "absent"
     if isinstance(value, PLAIN):
         return repr(value) if len(repr(value)) < 40 else f"{repr(value)[:36]}.."
     return f"of type {type(value).__name__}"

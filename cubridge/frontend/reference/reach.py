@@ -94,6 +94,14 @@ def names_in(function: object) -> frozenset[str]:
     return frozenset(name for code in codes for name in code_names(code))
 
 
+def asked_in_vain(found: Reached) -> list[str]:
+    """Attributes that code asks an object for by name, and that it does not have."""
+    if isinstance(found.value, (FunctionType, MethodType, ModuleType, type, partial, Tensor)):
+        return []
+    names = _with_class_names(found).names if hasattr(found.value, "__dict__") else ()
+    return sorted(n[1:] for n in names if n.startswith("?") and not hasattr(found.value, n[1:]))
+
+
 def _inside(found: Reached) -> Iterator[Reached]:
     """What an object holds."""
     match found.value:
@@ -171,14 +179,14 @@ def _of_closure(found: Reached) -> Iterator[Reached]:
 
 
 def code_names(code: CodeType) -> Iterator[str]:
-    """Of globals and attributes, those that `getattr` is asked for too, in the functions inside as well."""
+    """Of globals and attributes, in the functions inside as well; what `getattr` is asked for, also with a `?` before it."""
     yield from code.co_names
     asks = not _ASKING.isdisjoint(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from code_names(constant)
         elif asks and isinstance(constant, str) and constant.isidentifier():
-            yield constant
+            yield from (constant, f"?{constant}")
 
 
 _ASKING: Final = frozenset(("getattr", "hasattr"))

@@ -217,7 +217,7 @@ def test_a_number_read_from_a_tensor_is_fixed_named_and_watched() -> None:
         traced.captures(SIZES, {})
 
 
-WIDTH = 5
+WIDTH, ABSENT = 5, object()
 
 
 class Keeping(nn.Module):
@@ -236,13 +236,13 @@ class Keeping(nn.Module):
         self.calls += 1
         s = q @ repeated(k, q).mT * sum(self.weights) + self.one + self.other + sum(self.tables)
         s = (s if self.more is None else s + self.more) * self.extra.get("scale", 1.0)
-        s = self.parts(s) if getattr(self, "wide", False) else s
+        s = (self.parts(s) if getattr(self, "wide", False) else s) * getattr(self, "factor", 1.0)
         return self.free(self.dropout((self.cap * self.act(s / self.cap)).softmax(-1))) @ repeated(v, q)
 
     wide = True
 
 
-def test_what_is_fixed_is_compared_at_each_call() -> None:
+def test_what_is_fixed_is_compared_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
     module = Keeping()
     traced = read(module)
     changes: list[tuple[str, str, object, str]] = [
@@ -256,13 +256,14 @@ def test_what_is_fixed_is_compared_at_each_call() -> None:
         ("parts", "1", nn.Tanh(), "`self.parts` holds 2 elements, and held 1"),
         ("parts.0", "max_val", 1, "`self.parts.0.max_val` is 1, and was 9"),
         ("", "wide", False, "`self.wide` is False, and was True"),
+        ("", "factor", 2.0, "`self.factor` is 2.0, and was absent"),
         ("", "more", torch.ones(1), "`self.more` is of type Tensor, and was None"),
         ("", "other", nn.Parameter(torch.zeros(1)), "`self.other` is another tensor than `self.one`"),
         ("dropout", "training", True, "`self.dropout.training` is True, and was False"),
     ]
     for owner, name, value, says in changes:
         holder = module.get_submodule(owner)
-        before = getattr(holder, name, None)
+        before = getattr(holder, name, ABSENT)
         setattr(holder, name, value)
         (change,) = (f.change() for f in traced.assembled.lifter.recording.kept if not f.holds())
         assert says in change
@@ -270,10 +271,17 @@ def test_what_is_fixed_is_compared_at_each_call() -> None:
             with pytest.raises(CuError, match=says) as caught:
                 traced.state()
             assert caught.value.diagnostics[0].code == "CU490"
-        delattr(holder, name) if before is None and name.isdigit() else setattr(holder, name, before)
+        delattr(holder, name) if before is ABSENT else setattr(holder, name, before)
     module.calls, module.unread, module.cap = 9, 9, 10 / 2
     traced.state()
     assert not traced.accepted
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(CuError, match=r"`self\.free\.training` is False, and was True"),
+    ):
+        patched.setattr("cubridge.frontend.reference.traced._is_capturing", lambda: True)
+        module.free.training = False
+        traced.state()
     module.free.training = False  # which is another value, and reads the same
     traced.state()
     assert len(traced.accepted) == 1
