@@ -57,6 +57,7 @@ class Slot:
     offset: int
     bytes: int
     negated: bool = False
+    is_address: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +210,9 @@ class _Encoder:
         if isinstance(base, Reg):
             if base.bytes == 0:
                 raise _MismatchError("takes an address in a register")
-            slots = [Slot(base.index, operand.offset, base.bytes)]
+            slots = [Slot(base.index, operand.offset, base.bytes, is_address=True)]
         else:
-            slots = [replace(self._scalar(8, base), offset=operand.offset)]
+            slots = [replace(self._scalar(8, base), offset=operand.offset, is_address=True)]
         coordinates = operand.coordinates or ()
         if len(coordinates) != token.count_of_coordinates:
             raise _MismatchError("has another number of coordinates than its row takes")

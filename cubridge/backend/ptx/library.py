@@ -17,7 +17,7 @@ _HELP: Final = "install the package again: `pip install -e .` builds it"
 class COperand(ctypes.Structure):
     _fields_ = (
         ("slot", ctypes.c_int32), ("offset", ctypes.c_int32), ("bytes", ctypes.c_uint8), ("negated", ctypes.c_uint8),
-        ("pad", ctypes.c_uint8 * 2),
+        ("is_address", ctypes.c_uint8), ("pad", ctypes.c_uint8),
     )  # fmt: skip
 
 
@@ -65,10 +65,14 @@ class CLaunch(ctypes.Structure):
     _fields_ = (
         ("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("cluster", ctypes.c_uint32),
         ("dynamic_shared_bytes", ctypes.c_uint32), ("schedule", ctypes.c_int32), ("registers", ctypes.c_int32),
-        ("seconds", ctypes.c_double),
+        ("traced", ctypes.c_int32), ("seconds", ctypes.c_double),
         *((name, ctypes.c_void_p) for name in ("params", "tensors", "maps", "pointers")),
         *((name, ctypes.c_int32) for name in ("param_bytes", "tensor_count", "map_count", "pointer_count")),
     )  # fmt: skip
+
+
+class CLog(ctypes.Structure):
+    _fields_ = (("words", ctypes.POINTER(ctypes.c_uint64)), ("count", ctypes.c_uint64))
 
 
 @cache
@@ -88,5 +92,13 @@ def library(path: Path = PATH) -> ctypes.CDLL:
     native.ptx_row.restype = ctypes.c_char_p
     native.ptx_load.argtypes, native.ptx_load.restype = (ctypes.c_void_p,), ctypes.c_void_p
     native.ptx_free.argtypes = (ctypes.c_void_p,)
-    native.ptx_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_void_p)
+    native.ptx_run.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_int32,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    )
+    native.ptx_free_log.argtypes = (ctypes.c_void_p,)
     return native

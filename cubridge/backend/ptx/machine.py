@@ -7,13 +7,16 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from cubridge.backend.ptx.encode import Constants, Encoded, cuda_chain, encode
 from cubridge.backend.ptx.library import (
     CConstant,
     CInstruction,
     CLaunch,
+    CLog,
     CMap,
     COperand,
     CPointer,
@@ -25,6 +28,9 @@ from cubridge.backend.ptx.program import Program
 from cubridge.backend.ptx.table import load_table
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.source import NOWHERE, SourceFile, Span
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _SAID_BYTES: Final = 1 << 14
 _MOST_AXES: Final = 5
@@ -108,17 +114,34 @@ class Machine:
         self.program = program
         self.files = files
         table = load_table()
-        encoded, constants = encode(program, table, files)
-        self._handle = _load(program, encoded, constants)
+        self.encoded, self.constants = encode(program, table, files)
+        self._handle = _load(program, self.encoded, self.constants)
         self._free = weakref.finalize(self, library().ptx_free, self._handle)
 
     def run(self, launch: PtxLaunch, schedule: Schedule, seconds: float) -> tuple[bytes, ...]:
         """The contents of the outputs after one run, in the order of the tensors. Errors: CU832 to CU837."""
+        return self._run(launch, schedule, seconds, -1, None)
+
+    def log(self, launch: PtxLaunch, block: int, seconds: float) -> tuple[tuple[bytes, ...], NDArray[np.uint64]]:
+        """Besides, what a block did, as native/log.h says. Errors: as `run`."""
+        log = CLog()
+        outputs = self._run(launch, Schedule.FORWARD, seconds, block, log)
+        try:
+            return outputs, np.ctypeslib.as_array(log.words, (log.count,)).copy()
+        finally:
+            library().ptx_free_log(ctypes.byref(log))
+
+    def _run(
+        self, launch: PtxLaunch, schedule: Schedule, seconds: float, traced: int, log: CLog | None
+    ) -> tuple[bytes, ...]:
         self._check(launch)
         buffers = [ctypes.create_string_buffer(t.data, max(1, len(t.data))) for t in launch.tensors]
-        arranged = _arrange(launch, buffers, schedule, seconds)
+        arranged = _arrange(launch, buffers, schedule, seconds, traced)
         said, steps = ctypes.create_string_buffer(_SAID_BYTES), ctypes.c_uint64()
-        kind = library().ptx_run(self._handle, ctypes.byref(arranged.launch), said, _SAID_BYTES, ctypes.byref(steps))
+        given = None if log is None else ctypes.byref(log)
+        kind = library().ptx_run(
+            self._handle, ctypes.byref(arranged.launch), said, _SAID_BYTES, ctypes.byref(steps), given
+        )
         if kind != 0:
             raise self._fault(kind, said.value.decode(errors="replace"))
         return tuple(
@@ -140,15 +163,15 @@ class Machine:
     def _fault(self, kind: int, said: str) -> CuError:
         first, *rest = said.split("\n")
         pc, _, message = first.partition(" ")
-        span, notes = self._place(int(pc))
+        span, notes = self.place(int(pc))
         for line in rest:
             at, _, text = line.partition(" ")
-            other = self._place(int(at))[0]
+            other = self.place(int(at))[0]
             if other is not NOWHERE:
                 notes = (*notes, Note(text, other))
         return CuError(Diagnostic(_CODES[kind], f"emulator: {message}", span, notes), exit_code=6 if kind == 7 else 1)
 
-    def _place(self, pc: int) -> tuple[Span, tuple[Note, ...]]:
+    def place(self, pc: int) -> tuple[Span, tuple[Note, ...]]:
         """The line of the text itself that an instruction belongs to, where it has one; else the innermost line that is known; else
         the instruction in the PTX. What
         another text calls is at the line of the call; a note has the outermost call."""
@@ -173,7 +196,7 @@ class _Arranged:
 
 
 def _arrange(
-    launch: PtxLaunch, buffers: Sequence[ctypes.Array[ctypes.c_char]], schedule: Schedule, seconds: float
+    launch: PtxLaunch, buffers: Sequence[ctypes.Array[ctypes.c_char]], schedule: Schedule, seconds: float, traced: int
 ) -> _Arranged:
     tensors = (CTensor * max(1, len(launch.tensors)))()
     for place, tensor, buffer in zip(tensors, launch.tensors, buffers, strict=False):
@@ -185,7 +208,7 @@ def _arrange(
     grid = launch.grid
     share = _REGISTERS_OF_BLOCK // max(1, -(-grid.block_size // 32) * 32) // 8 * 8
     made = CLaunch(
-        grid.blocks, grid.threads, grid.cluster, grid.shared_bytes, schedule, min(share, 255), seconds,
+        grid.blocks, grid.threads, grid.cluster, grid.shared_bytes, schedule, min(share, 255), traced, seconds,
         ctypes.addressof(params), ctypes.addressof(tensors), ctypes.addressof(maps), ctypes.addressof(pointers),
         len(launch.params), len(launch.tensors), len(launch.maps), len(launch.pointers),
     )  # fmt: skip
@@ -204,7 +227,9 @@ def _map(found: TensorMap) -> CMap:
 
 def _load(program: Program, encoded: Sequence[Encoded], constants: Constants) -> int:
     slots = [slot for found in encoded for slot in found.slots]
-    operands = (COperand * max(1, len(slots)))(*(COperand(s.slot, s.offset, s.bytes, s.negated) for s in slots))
+    operands = (COperand * max(1, len(slots)))(
+        *(COperand(s.slot, s.offset, s.bytes, s.negated, s.is_address) for s in slots)
+    )
     code = (CInstruction * max(1, len(encoded)))()
     first = 0
     for place, found in zip(code, encoded, strict=False):

@@ -88,12 +88,25 @@ void ptx_free(Program* program) {
     delete program;
 }
 
-s32 ptx_run(const Program* program, const PtxLaunch* launch, char* said, s32 said_bytes, u64* steps) {
+static void give_log(const Machine& m, PtxLog* log) {
+    log->count = m.log.size();
+    log->words = static_cast<u64*>(malloc(m.log.size() * sizeof(u64) + 1));
+    if (!log->words) throw std::bad_alloc();
+    memcpy(log->words, m.log.data(), m.log.size() * sizeof(u64));
+}
+
+void ptx_free_log(PtxLog* log) {
+    free(log->words);
+    *log = {};
+}
+
+s32 ptx_run(const Program* program, const PtxLaunch* launch, char* said, s32 said_bytes, u64* steps, PtxLog* log) {
     Machine m(*program, launch->config);
     try {
         place_tensors(m, *launch);
         fill_params(m, *launch);
         m.run();
+        if (log) give_log(m, log);
     } catch (const Fault& f) {
         snprintf(said, said_bytes, "%s", told(f).c_str());
         *steps = m.steps;

@@ -35,12 +35,17 @@ struct PtxLaunch {
     const PtxPointer* pointers;
     ptx::s32 param_bytes, tensor_count, map_count, pointer_count;
 };
+struct PtxLog {
+    ptx::u64* words;
+    ptx::u64 count;
+};
 #define PTX_API __attribute__((visibility("default")))
 PTX_API const char* ptx_digest();
 PTX_API ptx::s32 ptx_row_count();
 PTX_API const char* ptx_row(ptx::s32 index, ptx::s32 field);  // 0 name, 1 operands, 2 meaning
 PTX_API ptx::Program* ptx_load(const PtxProgram* program);
 PTX_API void ptx_free(ptx::Program* program);
-// 0, or a FaultKind with a text: the fault's pc and words, then a line for each remark
-PTX_API ptx::s32 ptx_run(const ptx::Program* program, const PtxLaunch* launch, char* said, ptx::s32 said_bytes, ptx::u64* steps);
+// 0, or a FaultKind with a text: the fault's pc and words, then a line for each remark. `log`: of the traced block, to be freed
+PTX_API ptx::s32 ptx_run(const ptx::Program* program, const PtxLaunch* launch, char* said, ptx::s32 said_bytes, ptx::u64* steps, PtxLog* log);
+PTX_API void ptx_free_log(PtxLog* log);
 }

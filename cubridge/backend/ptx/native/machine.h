@@ -65,7 +65,7 @@ struct Cluster {
 
 struct Config {
     u32 grid[3], block[3], cluster, shared_bytes;
-    s32 schedule, registers;
+    s32 schedule, registers, traced;  // traced: the block whose steps are logged, -1 for none
     f64 seconds;
 };
 
@@ -92,6 +92,7 @@ struct Machine {
     std::vector<std::unique_ptr<Cluster>> spare;
     std::unordered_map<int, Detour> detours;  // by the instruction that asks
     u64 steps = 0;
+    std::vector<u64> log, addresses;  // see log.h; those of the instruction that runs
     std::chrono::steady_clock::time_point end;
 
     explicit Machine(const Program& p, const Config& c) : program(p), config(c), data(p.data) {}

@@ -42,7 +42,8 @@ struct Operand {
     s32 offset;  // bytes, of an address
     u8 bytes;    // a lane; 0: a predicate
     u8 negated;
-    u8 pad[2];
+    u8 is_address;
+    u8 pad;
 };
 
 struct Instruction {

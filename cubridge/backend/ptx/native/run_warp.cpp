@@ -1,4 +1,5 @@
 // One warp: which of its lanes run next, and the checks that every instruction shares.
+#include "log.h"
 #include "order.h"
 #include "schedule.h"
 
@@ -173,7 +174,9 @@ void run_warp(Machine& m, Cluster& c, Warp& w) {
             continue;
         }
         const u32 mask = guarded(w, i, *at);
+        const bool traced = is_traced(m, c, w);
         if (i.target >= 0) {
+            if (traced) log_branch(m, w, *at, mask);
             branch(w, *at, mask, i.target);
             continue;
         }
@@ -182,8 +185,10 @@ void run_warp(Machine& m, Cluster& c, Warp& w) {
             continue;
         }
         Step s{m, c, w, i, mask, at->pc};
+        if (traced) keep_addresses(s);
         switch (run_instruction(s)) {
             case Next::go_on:
+                if (traced) log_step(s);
                 ++at->pc;
                 if (w.spins) at->stalled = c.progress;
                 w.spins = false;
