@@ -375,6 +375,19 @@ class CopyAsync(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Copy(Op):
+    """The threads of the block themselves copy rows [row, row + rows of dst) of the view `src`; rows past the end become 0. Others
+    see it after a barrier."""
+
+    op: ClassVar[str] = "copy"
+    keywords: ClassVar[tuple[str, ...]] = ("row",)
+    effect: ClassVar[Effect] = Effect(writes=("dst",), order=Order.MEMORY)
+    dst: Expr
+    src: Expr
+    row: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Store(Op):
     """Rows of register tile or row vector `src` to view `dst` from `row` on, cast to its type; rows past the end are dropped."""
 
@@ -542,7 +555,7 @@ class FinishCounters(Op):
 OPS: Final[dict[str, type[Op]]] = {
     c.op: c
     for c in (
-        Zero, Cast, CopyAsync, Store, CpAsyncCommit, CpAsyncWait, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
+        Zero, Cast, CopyAsync, Copy, Store, CpAsyncCommit, CpAsyncWait, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
         BarrierInitFence, BarrierExpect, BarrierArrive, BarrierWait, NamedSync, NamedArrive, RingNext, RegistersRelease,
         RegistersTake, FinishCounters,
     )

@@ -14,6 +14,7 @@ from cubridge.ir.nodes import (
     Attr,
     Break,
     Cast,
+    Copy,
     CopyAsync,
     Counters,
     Expr,
@@ -197,7 +198,8 @@ def _gemm(stmt: Gemm, scope: BodyScope) -> None:
         fail("CU202", f"a gemm reads tiles, and this is {a}", stmt.a)
     if dst.dtype is not DType.F32:
         fail("CU209", f"a gemm accumulates in f32, and this is {dst.dtype}", stmt.dst)
-    if a.dtype is not b.dtype or a.dtype not in (DType.BF16, DType.F16):
+    by_threads = isinstance(a, Registers) and a.dtype is DType.F32 and not stmt.asynchronous
+    if (a.dtype is not b.dtype and not by_threads) or b.dtype not in (DType.BF16, DType.F16):
         fail("CU209", f"a gemm multiplies tiles of bf16 or of f16, not {a.dtype} and {b.dtype}", stmt.b)
     n, k = (b.rows, b.cols) if stmt.transposed else (b.cols, b.rows)
     if (dst.rows, dst.cols, a.cols) != (a.rows, n, k):
@@ -263,6 +265,12 @@ def _copy(stmt: CopyAsync, scope: BodyScope) -> None:
         scope.expect(stmt.signal, BarrierSlot())
 
 
+def _copy_now(stmt: Copy, scope: BodyScope) -> None:
+    dst, src = _slot(stmt.dst, scope), _view(stmt.src, scope)
+    if dst.dtype is not src.dtype or src.vector or src.mapped:
+        fail("CU209", f"threads copy rows of global memory as they are: {dst} from {src}", stmt.dst)
+
+
 def _store(stmt: Store, scope: BodyScope) -> None:
     dst, src = _view(stmt.dst, scope), _registers(stmt.src, scope)
     if dst.vector != (src.cols is None) or not src.dtype.is_float or not dst.dtype.is_float or dst.mapped:
@@ -307,5 +315,11 @@ OPERANDS: Final[Mapping[str, Rule]] = {
 }
 """What an operation takes, by the name of the field."""
 
-TILE_RULES: Final[Mapping[type[Op], Callable[..., None]]] = {Zero: _zero, Cast: _cast, CopyAsync: _copy, Store: _store}
+TILE_RULES: Final[Mapping[type[Op], Callable[..., None]]] = {
+    Zero: _zero,
+    Cast: _cast,
+    CopyAsync: _copy,
+    Copy: _copy_now,
+    Store: _store,
+}
 """Operations on tiles, whose operands must fit each other."""

@@ -15,6 +15,7 @@ from cubridge.ir.nodes import (
     Attr,
     Break,
     Call,
+    Copy,
     CopyAsync,
     Expr,
     For,
@@ -112,7 +113,7 @@ class _Walk:
                 self.block(body)
             case Assign(Name(name), value):
                 self.names[name] = self._known(value)
-            case CopyAsync(_, Index(Attr(_, name)), row):
+            case CopyAsync(_, Index(Attr(_, name)), row) | Copy(_, Index(Attr(_, name)), row):
                 self._visit(f"the copy of `p.{name}`", row, stmt)
             case RegionCall(region, args) if region in _PER_STEP:
                 self._visit(f"`{region}`", args[1 if region == "score" else 2], stmt)

@@ -10,8 +10,9 @@ import pytest
 from cubridge.engine.order.engine import check_order, run_order, scenarios
 from cubridge.ir.codes import CODES
 from cubridge.ir.nodes import For, If, Loop, Stmt
+from cubridge.ir.parser import parse
 from tests.support.edit_text import edited
-from tests.support.golden_texts import GOLDEN_NAMES, golden_kernel
+from tests.support.golden_texts import GOLDEN_NAMES, golden_file, golden_kernel
 
 
 def without_one(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, tuple[Stmt, ...]]]:
@@ -34,6 +35,13 @@ def test_deleting_any_statement_is_found(name: str) -> None:
     kernel = golden_kernel(name)
     missed = [s.span.text for s, body in without_one(kernel.body) if not check_order(replace(kernel, body=body))]
     assert missed == []
+
+
+def test_copies_by_the_threads_themselves() -> None:
+    """They need no wait, and a barrier as the others do."""
+    text = golden_file("sm80").text.replace("copy_async(", "copy(").replace("        wait_group(1)\n", "")
+    assert check_order(parse(text)) == ()
+    assert [f.code for f in check_order(parse(text.replace("        block_sync()\n", "", 1)))] == ["CU251"]
 
 
 LOAD_K = "copy_async(smem.k[slot ^ 1], p.k[tile.b, tile.hk], row=key_tile(keys, t + 1) * BLOCK_KV)"

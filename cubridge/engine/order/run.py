@@ -17,6 +17,7 @@ from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.nodes import (
     Cast,
+    Copy,
     CopyAsync,
     CpAsyncCommit,
     CpAsyncWait,
@@ -102,6 +103,17 @@ class OrderRun(OrderMachine):
             self.copy_group(agent, stmt, slot, content)
         else:
             self.copy_bulk(agent, stmt, slot, ref, content, signal)
+
+    def copy(self, agent: Warp, stmt: Copy, dst: Value, src: Value, row: Value) -> None:
+        """A warp's part of a tile is there for itself; for others once they have met it."""
+        self.whole(agent, stmt)
+        slot, ref = self.slot(dst, stmt)
+        view, _ = self.global_param(src, stmt)
+        kind = self.shared[ref.name].type
+        assert isinstance(kind, Tile)
+        self.copied.add(view.name)
+        content = Content(view.name, view.indices, row, self.size(kind.rows))
+        slot.overwrite(agent.index, self.now(agent, stmt), content, agent.clock)
 
     def copy_group(self, agent: Warp, stmt: Stmt, slot: Slot, content: Content) -> None:
         self.whole(agent, stmt)

@@ -15,6 +15,7 @@ from cubridge.engine.values.machine import PendingGemm, Team, ValueMachine
 from cubridge.engine.values.regions import Env, Item, as_item
 from cubridge.engine.values.tiles import TORCH, RowValues, TeamTile, poison
 from cubridge.ir.nodes import (
+    Copy,
     CopyAsync,
     CpAsyncCommit,
     CpAsyncWait,
@@ -61,6 +62,14 @@ class ValueRun(ValueMachine):
         else:
             barrier = self.barrier(signal, stmt)
             self.start_landing(Landing(barrier, barrier.phase, self.slot_bytes(ref.name, ref.node), stmt, ref, data))
+
+    def copy(self, agent: Team, stmt: Copy, dst: Value, src: Value, row: Value) -> None:
+        ref = self.checked(dst, Tile, stmt)
+        kind, shape = self.slot_shape(ref)
+        data = self.load(src, row, shape[1], stmt)
+        if data.shape[1:] != shape[1:] or data.dtype != TORCH[kind.dtype]:
+            raise fault("CU301", f"a tile of {tuple(data.shape[1:])} cannot go to one of {shape[1:]}", stmt)
+        self.memory[ref.key] = data
 
     def load(self, src: Value, row: Value, rows: int, stmt: Stmt) -> Tensor:
         """Rows [row, row + rows) of a view, zeros past its end: [blocks, rows, columns]."""

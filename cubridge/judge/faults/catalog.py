@@ -21,6 +21,7 @@ from cubridge.ir.nodes import (
     BlockSync,
     Break,
     Call,
+    Copy,
     CopyAsync,
     CpAsyncWait,
     Expr,
@@ -235,7 +236,7 @@ def _tiles(kernel: Kernel, stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
             case _:
                 pass
     match stmt:
-        case CopyAsync() | Store():
+        case CopyAsync() | Copy() | Store():
             yield "tile + 1", replace(stmt, row=_plus(stmt.row, 64))
             yield "tile - 1", replace(stmt, row=_plus(stmt.row, -64))
         case RegionCall(_, args) if len(args) > 2:

@@ -15,6 +15,7 @@ from cubridge.ir.nodes import (
     Attr,
     Binary,
     Call,
+    Copy,
     CopyAsync,
     Expr,
     For,
@@ -79,7 +80,7 @@ class _Walk:
                 self.block(body, place)
             case Assign(Name(name), value):
                 self.names[name] = self._known(value)
-            case CopyAsync(_, Index(Attr(_, name)), row):
+            case CopyAsync(_, Index(Attr(_, name)), row) | Copy(_, Index(Attr(_, name)), row):
                 self._visit(f"the copy of `p.{name}`", row, place)
             case RegionCall(region, args) if region in _PER_STEP and region != "mask" and region != "row_probs":
                 self._visit(f"`{region}`", args[_PER_STEP[region]], place)
