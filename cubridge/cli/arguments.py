@@ -185,9 +185,17 @@ def _transcript(parser: argparse.ArgumentParser) -> None:
 
 def _lift(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="FILE.cu", help="kernel text with its launch contract beside it")
+    parser.add_argument(
+        "--contract", type=_path, metavar="FILE.toml", help="of a text in another dialect, which is read from its runs"
+    )
     _instance(parser)
     _output(parser)
     _model(parser)
+
+
+def _contract(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", type=_path, metavar="FILE.cu", help="kernel text in another dialect")
+    _output(parser)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
@@ -333,6 +341,7 @@ def _doctor(_: argparse.ArgumentParser) -> None:
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], Add]] = {
     "adapt": (commands.adapt, _adapt),
     "lift": (commands.lift, _lift),
+    "contract": (commands.contract, _contract),
     "explain": (commands.explain, _explain),
     "verify": (commands.verify, _verify),
     "opt": (opt.opt, _opt),

@@ -50,11 +50,34 @@ def adapt(options: Namespace) -> int:
 def lift(options: Namespace) -> int:
     """Read a CUDA kernel and print its CuIR, verified.
 
-    A model may read what the rules cannot; what is accepted lies beside the kernel from then on."""
+    A model may read what the rules cannot; what is accepted lies beside the kernel from then on. With --contract it is run at
+    several shapes, and read from what it does; what no run showed is said on stderr."""
+    if options.contract is not None:
+        return _lift_from_runs(options)
     from cubridge.driver.lift_source import lift_source
 
     lifted = lift_source(options.kernel, options.dtype, options.head_dim, _model(options, options.record))
     write_output(to_text(lifted.kernel), options.output)
+    return 0
+
+
+def _lift_from_runs(options: Namespace) -> int:
+    from cubridge.driver.foreign.lift import lift_foreign
+
+    lifted = lift_foreign(Path(options.kernel), options.contract)
+    for remark in lifted.remarks:
+        say(options)(f"{remark.span}: {remark.message}")
+    write_output(to_text(lifted.kernel), options.output)
+    return 0
+
+
+def contract(options: Namespace) -> int:
+    """Write a first contract for a kernel text in another dialect: what is found in it, and blanks to fill.
+
+    `cuirc lift FILE.cu --contract FILE.toml` then reads the kernel from its runs."""
+    from cubridge.driver.foreign.first_contract import first_contract
+
+    write_output(first_contract(read_source(str(options.kernel))), options.output)
     return 0
 
 

@@ -70,8 +70,9 @@ def _packaged_contract(source: SourceFile) -> Path:
 
 
 def _outside_the_dialect(source: SourceFile) -> Diagnostic:
-    """All that a text lacks to be read by rules, at once."""
-    contract = Path(source.name).with_suffix(".toml").name
+    """All that a text lacks to be read by rules, at once, and the two ways in."""
+    path = Path(source.name)
+    contract = path.with_suffix(".toml").name
     marked = [name for name in SOURCE_REGIONS if f"@region {name}" in source.text]
     unmarked = [name for name in SOURCE_REGIONS if name not in marked]
     lacks = [
@@ -82,7 +83,10 @@ def _outside_the_dialect(source: SourceFile) -> Diagnostic:
         lacks.append(f"region markers, `// @region NAME`, of {', '.join(unmarked)}")
     message = "no launch contract: this is CUDA text outside the dialect that kernels are written in here"
     notes = tuple(Note(f"it lacks {what}") for what in lacks)
-    help = "docs/kernels.md shows how a kernel is written, or made, to be read"
+    help = (
+        "docs/kernels.md shows how a kernel is made to be read; or let its runs be read: "
+        f"`cuirc contract {path.name} -o {contract}`, fill the blanks, `cuirc lift {path.name} --contract {contract}`"
+    )
     return Diagnostic("CU841", message, _start(source), notes, help)
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Final, NoReturn, cast
+from typing import Final
 
 from cubridge.frontend.contract_checks import check_contract, check_identifier
-from cubridge.frontend.contract_params import Names, parse_expr_at, read_params
+from cubridge.frontend.contract_params import Names, read_params
+from cubridge.frontend.contract_table import Table
 from cubridge.ir.contract import ElementType, LaunchContract, MacroChoice, Role, TensorArgument, TensorMapSpec
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.hardware import ARCHITECTURES
-from cubridge.ir.nodes import Expr, Name
-from cubridge.ir.source import SourceFile, Span
+from cubridge.ir.nodes import Name
+from cubridge.ir.source import SourceFile
 from cubridge.ir.source_map import SOURCE_REGIONS
 from cubridge.ir.types import DType
 
@@ -73,9 +70,14 @@ def contract_path(kernel: Path) -> Path:
 
 def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContract:
     """The contract at `path`; `source` is the kernel text where it is not the file that the contract names (a patched one).
-    Errors: CU451 a file, key or value that is not a contract's; CU452 to CU455 as `read_params`; CU455 no kernel of this name."""
+    Errors: CU451 a file, key or value that is not a contract's; CU841 one of a foreign kernel; CU452 to CU455 as
+    `read_params`; CU455 no kernel of this name."""
     file, kernel = _read(path), source
-    table = _Table.load(file)
+    table = Table.load(file, CONTRACT_VERSION, _KEYS | {"kind"})
+    if "kind" in table.data:
+        help = f"`cuirc lift FILE.cu --contract {path.name}` reads the kernel from its runs"
+        message = "this contract is of a kernel in another dialect, which has no regions to read or patch"
+        raise CuError(Diagnostic("CU841", message, table.span("kind"), help=help))
     if kernel is None:
         kernel = _read(path.parent / table.text("source"))
     arch, newer_archs = _arch(table)
@@ -121,7 +123,7 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
     return contract
 
 
-def _head_dims(table: _Table) -> tuple[int, ...]:
+def _head_dims(table: Table) -> tuple[int, ...]:
     found = tuple(table.integers("head_dims"))
     if not found or min(found) < 1:
         table.fail("`head_dims` lists no positive integers", "head_dims")
@@ -137,14 +139,14 @@ def _read(path: Path) -> SourceFile:
         raise CuError(Diagnostic("CU451", message, help=help)) from error
 
 
-def _arch(table: _Table) -> tuple[str, bool]:
+def _arch(table: Table) -> tuple[str, bool]:
     arch, newer = table.choice("arch", list(ARCHITECTURES)), table.flag("newer_archs")
     if newer and arch.endswith("a"):
         table.fail(f"`{arch}` has instructions that no later architecture has: `newer_archs` is false", "newer_archs")
     return arch, newer
 
 
-def _dtype(name: str, table: _Table, macros: _Table) -> tuple[DType, tuple[tuple[str, int], ...]]:
+def _dtype(name: str, table: Table, macros: Table) -> tuple[DType, tuple[tuple[str, int], ...]]:
     if name not in _DTYPES:
         table.fail(f"no element type `{name}`; there are {', '.join(_DTYPES)}")
     for macro in table.data:
@@ -153,20 +155,20 @@ def _dtype(name: str, table: _Table, macros: _Table) -> tuple[DType, tuple[tuple
     return _DTYPES[name], tuple((macro, table.integer(macro)) for macro in table.data)
 
 
-def _axes(name: str, table: _Table) -> tuple[str, ...]:
+def _axes(name: str, table: Table) -> tuple[str, ...]:
     role, axes = _TENSORS.get(name, (None, ()))
     if role != table.choice("role", list(Role)):
         table.fail(f"`{name}` is not one of a kernel's tensors: inputs q, k, v; outputs o and, if it has one, lse")
     return axes
 
 
-def _axes_of_backward(name: str, table: _Table) -> tuple[str, ...] | None:
+def _axes_of_backward(name: str, table: Table) -> tuple[str, ...] | None:
     if name not in _OF_BACKWARD:
         table.fail(f"`{name}` is not one of a backward kernel's tensors: {', '.join(_OF_BACKWARD)}")
     return _OF_BACKWARD[name]
 
 
-def _tensor(name: str, table: _Table, backward: bool) -> TensorArgument:
+def _tensor(name: str, table: Table, backward: bool) -> TensorArgument:
     table.check_keys(_TENSOR_KEYS)
     axes = _axes_of_backward(name, table) if backward else _axes(name, table)
     if axes is not None and table.exprs("shape") != tuple(map(Name, axes)):
@@ -187,7 +189,7 @@ def _tensor(name: str, table: _Table, backward: bool) -> TensorArgument:
     )
 
 
-def _tensor_map(name: str, table: _Table, tensors: tuple[TensorArgument, ...]) -> TensorMapSpec:
+def _tensor_map(name: str, table: Table, tensors: tuple[TensorArgument, ...]) -> TensorMapSpec:
     table.check_keys(_MAP_KEYS)
     tensor = table.choice("tensor", [t.name for t in tensors])
     box = table.exprs("box")
@@ -199,7 +201,7 @@ def _tensor_map(name: str, table: _Table, tensors: tuple[TensorArgument, ...]) -
     return TensorMapSpec(name, tensor, box, table.integer("swizzle_bytes"), table.span("swizzle_bytes"))
 
 
-def _patchable(table: _Table) -> tuple[str, ...]:
+def _patchable(table: Table) -> tuple[str, ...]:
     table.check_keys(frozenset({"regions"}))
     regions = table.texts("regions")
     for name in regions:
@@ -216,126 +218,3 @@ def _equal_work(kernel: SourceFile) -> bool:
     code = re.sub(rb"//[^\n]*", b"", region[1])
     tile = re.search(rb"\bkey_sequence\s*\(\s*const\s+\w+\s*&\s*(\w+)", code)
     return tile is not None and len(re.findall(rb"\b" + tile[1] + rb"\b", code)) == 1
-
-
-# ---- TOML with places ------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=64)
-def _places(file: SourceFile) -> Mapping[tuple[str, ...], Span]:
-    """The lines of tables' headers and of keys, by their paths."""
-    found: dict[tuple[str, ...], Span] = {}
-    section: tuple[str, ...] = ()
-    for number in range(1, len(file.line_starts) + 1):
-        line = file.line(number).strip()
-        if match := re.fullmatch(r"\[([\w.]+)\]\s*(?:#.*)?", line):
-            section = tuple(match[1].split("."))
-            found[section] = Span.whole_line(file, number)
-        elif match := re.match(r"([^\s=]+)\s*=", line):
-            found[(*section, match[1])] = Span.whole_line(file, number)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """One TOML table; errors point at the line of the key, which tomllib does not tell."""
-
-    file: SourceFile
-    path: tuple[str, ...]
-    data: Mapping[str, object]
-
-    @staticmethod
-    def load(file: SourceFile) -> _Table:
-        try:
-            data = tomllib.loads(file.data.decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            at = re.search(r"at line (\d+)", str(error))
-            span = Span.whole_line(file, int(at[1])) if at else Span(file, 0, 0)
-            raise CuError(Diagnostic("CU451", f"not TOML: {error}", span)) from error
-        table = _Table(file, (), data)
-        if table.integer("version") != CONTRACT_VERSION:
-            table.fail(f"contract version {data['version']}; this tool reads version {CONTRACT_VERSION}", "version")
-        table.check_keys(_KEYS)
-        return table
-
-    def check_keys(self, known: frozenset[str]) -> None:
-        for key in self.data:
-            if key not in known:
-                self.fail(f"unknown key `{key}`; there are {', '.join(sorted(known))}", key)
-
-    # -- typed access; a default makes a key optional --
-
-    def text(self, key: str) -> str:
-        return cast(str, self._typed(key, str, "a string"))
-
-    def flag(self, key: str, default: bool | None = None) -> bool:
-        return cast(bool, self._typed(key, bool, "true or false", default))
-
-    def integer(self, key: str, default: int | None = None) -> int:
-        return cast(int, self._typed(key, int, "an integer", default))
-
-    def integers(self, key: str) -> list[int]:
-        return [n if type(n) is int else self.fail(f"`{key}` lists integers", key) for n in self._list(key)]
-
-    def texts(self, key: str) -> list[str]:
-        return [n if isinstance(n, str) else self.fail(f"`{key}` lists strings", key) for n in self._list(key)]
-
-    def choice(self, key: str, known: list[str], default: str | None = None) -> str:
-        value = cast(str, self._typed(key, str, "a string", default))
-        return value if value in known else self.fail(f"`{key}` is {', '.join(known)}, not `{value}`", key)
-
-    def expr(self, key: str) -> Expr:
-        return self._expr(key, self._value(key))
-
-    def exprs(self, key: str) -> tuple[Expr, ...]:
-        return tuple(self._expr(key, item) for item in self._list(key)) or self.fail(f"`{key}` is empty", key)
-
-    def all_exprs(self) -> list[tuple[str, tuple[Expr, ...]]]:
-        """Every key with its expression or list of expressions."""
-        return [
-            (key, self.exprs(key) if isinstance(value, list) else (self.expr(key),)) for key, value in self.data.items()
-        ]
-
-    def table(self, key: str) -> _Table:
-        data = self._typed(key, dict, "a table", {})
-        return _Table(self.file, (*self.path, key), cast("dict[str, object]", data))
-
-    def tables(self, key: str) -> list[tuple[str, _Table]]:
-        outer = self.table(key)
-        return [(name, outer.table(name)) for name in outer.data]
-
-    def _value(self, key: str) -> object:
-        if key not in self.data:
-            self.fail(f"the key `{key}` is missing")
-        return self.data[key]
-
-    def _typed(self, key: str, kind: type, what: str, default: object = None) -> object:
-        if default is not None and key not in self.data:
-            return default
-        value = self._value(key)
-        if type(value) is not kind:
-            self.fail(f"`{key}` is not {what}", key)
-        return value
-
-    def _list(self, key: str) -> list[object]:
-        return cast("list[object]", self._typed(key, list, "a list"))
-
-    def _expr(self, key: str, value: object) -> Expr:
-        if type(value) is int:
-            value = str(value)
-        if not isinstance(value, str):
-            self.fail(f"`{key}` is not an expression", key)
-        span = self.span(key)
-        at = max(span.text.find(value), 0)
-        return parse_expr_at(value, self.file, span.start + len(span.text[:at].encode()))
-
-    # -- places --
-
-    def span(self, key: str) -> Span:
-        """The lines of `key` in this table; the line of the table's header where the key is not written out."""
-        places = _places(self.file)
-        return places.get((*self.path, key)) or places.get(self.path) or Span(self.file, 0, 0)
-
-    def fail(self, message: str, key: str = "") -> NoReturn:
-        where = f" in [{'.'.join(self.path)}]" if self.path else ""
-        raise CuError(Diagnostic("CU451", f"{message}{where}", self.span(key)))

@@ -202,6 +202,12 @@ CODES: Final[dict[str, str]] = {
     "CU844": "a kernel computes something else than it should",
     "CU845": "a kernel gives other bits from run to run, or writes into its inputs",
     "CU846": "an operator or adaptation that cannot be saved, or whose reference has changed since",
+    "CU850": "a run: an integer has another number than its formula",
+    "CU851": "a run: an instruction that orders or moves what no statement of CuIR says",
+    "CU852": "a kernel whose parameters are not those of its contract",
+    "CU853": "a run: warps, iterations or shapes that do different things, or move what is no tile",
+    "CU854": "a run: a row is computed as no softmax over tiles is",
+    "CU855": "CuIR that is not what the runs it was read from do",
     # CU9 the tool itself
     "CU999": "a fault of cuirc itself",
 }

@@ -1,0 +1,108 @@
+"""Foreign kernels are lifted from what they do: the right ones to CuIR that does the same, the wrong ones are refused at a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cubridge.driver.foreign.lift import lift_foreign
+from cubridge.driver.reference import read_reference
+from cubridge.driver.verify import examine_ir, not_proved
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.printer import to_text
+from tests.driver.foreign.kernels import FOLDER, changed, lifted
+from tests.support.command import cuirc
+from tests.support.variants import EXAMPLES
+
+
+@pytest.mark.parametrize("name", ["plain", "pipelined"])
+def test_a_kernel_as_cuir(name: str, request: pytest.FixtureRequest) -> None:
+    """Events and values of the CuIR are those of all runs, or it would not be here."""
+    path, found = FOLDER / f"{name}.cuir", to_text(lifted(name).kernel)
+    if request.config.getoption("--update-cases"):
+        path.write_text(found)
+    assert found == path.read_text()
+
+
+@pytest.mark.parametrize(("name", "reference"), [("plain", None), ("pipelined", "causal_top_left.py")])
+def test_what_it_computes(name: str, reference: str | None) -> None:
+    """Each is proved for all sizes but for its schedule, of which runs speak."""
+    attention = None if reference is None else read_reference(EXAMPLES / reference, None, None).attention
+    kernel = lifted(name).kernel
+    assert examine_ir(kernel, attention) == ()
+    assert [part.partition(":")[0] for part in not_proved(kernel, attention)] == ["schedule"]
+
+
+def test_what_no_run_showed() -> None:
+    """Each loop over key tiles had one to visit; copies of the first rows of a tile were always inside. What a row without keys
+    gives is shown: both ways of that branch are in the formula."""
+    lines = {remark.span.text.split(";")[0] for remark in lifted("plain").remarks}
+    assert any(line.startswith("for (int start = 0") for line in lines)
+    assert not any("inverse" in line for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """An edit of a kernel, and how it is refused: `at` is in the line, `says` in the message."""
+
+    name: str
+    kernel: str
+    old: str
+    new: str
+    code: str
+    at: str
+    says: str
+
+
+_BARRIER = """        __syncthreads();
+        float s[KEYS];"""
+
+WRONG = (
+    Wrong("a_missing_barrier", "plain", _BARRIER, "        float s[KEYS];", "CU833", "queries[thread][d]", "without a wait"),
+    Wrong(
+        "a_sum_that_is_not_scaled", "plain", "sum = sum * shrink + total;", "sum = sum + total;", "CU854",
+        "sum = sum + total;", "not scaled as the output is",
+    ),
+    Wrong(
+        "a_missing_wait", "pipelined", "        wait_for_copies<0>();\n        __syncthreads();\n        vs.fetch",
+        "        __syncthreads();\n        vs.fetch", "CU833", "qs.data[warp * 16", "while a copy into it",
+    ),
+    Wrong(
+        "a_mask_of_its_own_for_a_row", "pipelined", "j < len_kv && j <= i ?", "j < len_kv && j <= i + r ?", "CU854",
+        "x = j < len_kv && j <= i + r", "no formula of i, j and sizes",
+    ),
+    Wrong(
+        "the_maximum_of_another_row", "pipelined", "float larger = most[r];", "float larger = most[0];", "CU854",
+        "x = j < len_kv && j <= i", "takes in scores of another row",
+    ),
+    Wrong(
+        "a_column_of_another", "plain", "s[j] * __bfloat162float(values[j][e])", "s[j] * __bfloat162float(values[j][e ^ 1])",
+        "CU854", "values[j][e ^ 1]", "column 0 of the output adds up column 1",
+    ),
+    Wrong(
+        "values_of_another_tile", "plain", "v[(start + row) * WIDTH + column]", "v[row * WIDTH + column]", "CU853",
+        "v[row * WIDTH + column]", "no tile of whole rows",
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: w.name)
+def test_a_wrong_kernel_is_refused_at_its_line(wrong: Wrong, tmp_path: Path) -> None:
+    path = changed(wrong.kernel, wrong.old, wrong.new, tmp_path)
+    with pytest.raises(CuError) as caught:
+        lift_foreign(path, path.with_suffix(".toml"))
+    first = caught.value.diagnostics[0]
+    assert first.code == wrong.code, first
+    assert first.span.file.name == str(path)
+    assert wrong.at in first.span.text and wrong.says in first.message
+
+
+def test_a_kernel_that_computes_something_else_is_lifted_and_not_accepted(tmp_path: Path) -> None:
+    path = changed("pipelined", "x = j < len_kv && j <= i ?", "x = j < len_kv && j < i ?", tmp_path)
+    printed = cuirc("lift", path, "--contract", path.with_suffix(".toml"))
+    assert printed.code == 0 and b"where((j < Lk) & (j < i), s, -inf)" in printed.out
+    attention = read_reference(EXAMPLES / "causal_top_left.py", None, None).attention
+    (found,) = examine_ir(lift_foreign(path, path.with_suffix(".toml")).kernel, attention)
+    assert found.code == "CU844" and "j < i ? x : -INFINITY" in found.span.text
