@@ -73,11 +73,12 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
     Errors: CU451 a file, key or value that is not a contract's; CU841 one of a foreign kernel; CU452 to CU455 as
     `read_params`; CU455 no kernel of this name."""
     file, kernel = _read(path), source
-    table = Table.load(file, CONTRACT_VERSION, _KEYS | {"kind"})
+    table = Table.load(file, CONTRACT_VERSION)
     if "kind" in table.data:
         help = f"`cuirc lift FILE.cu --contract {path.name}` reads the kernel from its runs"
         message = "this contract is of a kernel in another dialect, which has no regions to read or patch"
         raise CuError(Diagnostic("CU841", message, table.span("kind"), help=help))
+    table.check_keys(_KEYS)
     if kernel is None:
         kernel = _read(path.parent / table.text("source"))
     arch, newer_archs = _arch(table)

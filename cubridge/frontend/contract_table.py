@@ -39,7 +39,7 @@ class Table:
     data: Mapping[str, object]
 
     @staticmethod
-    def load(file: SourceFile, version: int, known: frozenset[str]) -> Table:
+    def load(file: SourceFile, version: int) -> Table:
         try:
             data = tomllib.loads(file.data.decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -49,7 +49,6 @@ class Table:
         table = Table(file, (), data)
         if table.integer("version") != version:
             table.fail(f"contract version {data['version']}; this tool reads version {version}", "version")
-        table.check_keys(known)
         return table
 
     def check_keys(self, known: frozenset[str]) -> None:

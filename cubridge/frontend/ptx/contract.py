@@ -33,9 +33,10 @@ _DEFAULT_SHAPES: Final = ((1, 2, 1, 70, 53), (2, 2, 2, 64, 48), (1, 4, 2, 130, 4
 def read_foreign_contract(path: Path) -> ForeignContract:
     """Errors: CU451 a file, key or value that is none of such a contract's; CU1 an expression."""
     try:
-        table = Table.load(SourceFile.read(path), VERSION, _KEYS)
+        table = Table.load(SourceFile.read(path), VERSION)
     except OSError as error:
         raise CuError(Diagnostic("CU451", f"cannot read {path}: {error.strerror}")) from error
+    table.check_keys(_KEYS)
     table.choice("kind", [KIND])
     tensors = tuple(_tensor(name, entry) for name, entry in table.tables("tensors"))
     missing = [name for name in TENSORS[:4] if all(t.name != name for t in tensors)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from cubridge.driver.reference import read_reference
 from cubridge.driver.verify import examine_ir, not_proved
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import to_text
+from cubridge.judge.attention import Attention
 from tests.driver.foreign.kernels import FOLDER, changed, lifted
-from tests.support.command import cuirc
+from tests.support.command import fails
 from tests.support.variants import EXAMPLES
 
 
@@ -26,10 +28,15 @@ def test_a_kernel_as_cuir(name: str, request: pytest.FixtureRequest) -> None:
     assert found == path.read_text()
 
 
-@pytest.mark.parametrize(("name", "reference"), [("plain", None), ("pipelined", "causal_top_left.py")])
-def test_what_it_computes(name: str, reference: str | None) -> None:
+@cache
+def causal() -> Attention:
+    return read_reference(EXAMPLES / "causal_top_left.py", None, None).attention
+
+
+@pytest.mark.parametrize(("name", "is_causal"), [("plain", False), ("pipelined", True)])
+def test_what_it_computes(name: str, is_causal: bool) -> None:
     """Each is proved for all sizes but for its schedule, of which runs speak."""
-    attention = None if reference is None else read_reference(EXAMPLES / reference, None, None).attention
+    attention = causal() if is_causal else None
     kernel = lifted(name).kernel
     assert examine_ir(kernel, attention) == ()
     assert [part.partition(":")[0] for part in not_proved(kernel, attention)] == ["schedule"]
@@ -101,8 +108,32 @@ def test_a_wrong_kernel_is_refused_at_its_line(wrong: Wrong, tmp_path: Path) -> 
 
 def test_a_kernel_that_computes_something_else_is_lifted_and_not_accepted(tmp_path: Path) -> None:
     path = changed("pipelined", "x = j < len_kv && j <= i ?", "x = j < len_kv && j < i ?", tmp_path)
-    printed = cuirc("lift", path, "--contract", path.with_suffix(".toml"))
-    assert printed.code == 0 and b"where((j < Lk) & (j < i), s, -inf)" in printed.out
-    attention = read_reference(EXAMPLES / "causal_top_left.py", None, None).attention
-    (found,) = examine_ir(lift_foreign(path, path.with_suffix(".toml")).kernel, attention)
+    kernel = lift_foreign(path, path.with_suffix(".toml")).kernel
+    assert "where((j < Lk) & (j < i), s, -inf)" in to_text(kernel)
+    (found,) = examine_ir(kernel, causal())
     assert found.code == "CU844" and "j < i ? x : -INFINITY" in found.span.text
+
+
+def test_a_contract_that_does_not_fit(tmp_path: Path) -> None:
+    """Each is found before anything runs, at its line of the contract."""
+    contract = (FOLDER / "pipelined.toml").read_text()
+    for old, new, code, says in (
+        ('group = "int Hq // Hk"\n', "", "CU852", "has 10 parameters, and its contract 9"),
+        ('"int Lk"', '"long Lk"', "CU852", "`len_kv` has 4 bytes in the kernel, not those of `long`"),
+        ("pipelined<16, 32>", "pipelined<32, 32>", "CU808", "no kernel `pipelined<32, 32>`"),
+        ("head_dim = 32", 'head_dim = "???"', "CU451", "`head_dim` is not an integer"),
+        ('"int Lq"', '"int ???"', "CU101", ""),
+        ('out = "tensor o"', 'out = "tensor p"', "CU451", "there is no tensor `p`"),
+    ):
+        assert contract.count(old) == 1
+        path = tmp_path / "wrong.toml"
+        path.write_text(contract.replace(old, new))
+        with pytest.raises(CuError) as caught:
+            lift_foreign(FOLDER / "pipelined.cu", path)
+        first = caught.value.diagnostics[0]
+        assert (first.code, first.span.file.name) == (code, str(path)) and says in first.message, first
+
+
+def test_a_foreign_contract_beside_a_kernel_says_which_command_reads_it() -> None:
+    ended = fails(["verify", FOLDER / "plain.cu"], "CU841", 1)
+    assert "cuirc lift FILE.cu --contract plain.toml" in ended.err
