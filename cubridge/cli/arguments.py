@@ -198,6 +198,14 @@ def _contract(parser: argparse.ArgumentParser) -> None:
     _output(parser)
 
 
+def _adopt(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", type=_path, metavar="FILE.cu", help="kernel text in another dialect")
+    parser.add_argument("--contract", type=_path, metavar="FILE.toml", required=True, help="its contract")
+    parser.add_argument("--reference", type=_path, metavar="REF.py", help="what the copy should compute instead")
+    parser.add_argument("--function", metavar="NAME", help="the function of REF.py")
+    parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for the results")
+
+
 def _explain(parser: argparse.ArgumentParser) -> None:
     _reference(parser)
     parser.add_argument(
@@ -342,6 +350,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], Add]] = {
     "adapt": (commands.adapt, _adapt),
     "lift": (commands.lift, _lift),
     "contract": (commands.contract, _contract),
+    "adopt": (commands.adopt, _adopt),
     "explain": (commands.explain, _explain),
     "verify": (commands.verify, _verify),
     "opt": (opt.opt, _opt),

@@ -81,6 +81,24 @@ def contract(options: Namespace) -> int:
     return 0
 
 
+def adopt(options: Namespace) -> int:
+    """Make a copy of a kernel in another dialect whose mask and key range are hooks in a header.
+
+    Without a reference the copy gives the same bits; with one, its header says the mask of the reference, and the copy is lifted
+    again and judged against it. Writes the copy, cubridge_hooks.cuh, a patch, the CuIR of the copy and its contract."""
+    from cubridge.driver.foreign.adopt import adopt as run_adopt
+    from cubridge.driver.foreign.adopt import file_names
+    from cubridge.driver.reference import read_reference
+
+    folder = output_folder(options.output, file_names(options.kernel))
+    reference = None if options.reference is None else read_reference(options.reference, options.function, None)
+    adopted = run_adopt(options.kernel, options.contract, reference)
+    adopted.write(folder, options.contract)
+    what = "the same bits" if reference is None else reference.attention.name
+    show("\n  ".join((f"{folder}: a copy with hooks, which computes {what}", *adopted.unproved)))
+    return 0
+
+
 def explain(options: Namespace) -> int:
     """Say what attention a reference computes, and what is assumed, required and refused."""
     from cubridge.driver.reference import read_reference

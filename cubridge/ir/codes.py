@@ -208,6 +208,8 @@ CODES: Final[dict[str, str]] = {
     "CU853": "a run: warps, iterations or shapes that do different things, or move what is no tile",
     "CU854": "a run: a row is computed as no softmax over tiles is",
     "CU855": "CuIR that is not what the runs it was read from do",
+    "CU856": "a kernel text with no place for a hook that is known",
+    "CU857": "a copy with hooks that is another kernel than its source",
     # CU9 the tool itself
     "CU999": "a fault of cuirc itself",
 }

@@ -38,9 +38,9 @@ class Built:
     source: SourceFile
 
 
-def build(source: SourceFile, contract: ForeignContract) -> Built:
-    """Errors: CU805; CU806 what the compiler refuses; CU808 no kernel of the contract's name; CU838, CU839."""
-    folder = Path(source.name).parent
+def build(source: SourceFile, contract: ForeignContract, folder: Path) -> Built:
+    """`folder`: where the text's own headers are. Errors: CU805; CU806 what the compiler refuses; CU808 no kernel of the contract's
+    name; CU838, CU839."""
     includes = [f"-I{folder / path}" for path in (".", *contract.include)]
     if (system := system_include_dir()) is not None:
         includes.append(f"-I{system}")

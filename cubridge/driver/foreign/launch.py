@@ -43,12 +43,14 @@ class ForeignLaunch:
         return x * y * z
 
 
-def launch_of(built: Built, contract: ForeignContract, shape: Shape) -> ForeignLaunch:
-    """The launch of a shape on inputs of random numbers. Errors: CU852 where the entry has other parameters."""
+def launch_of(
+    built: Built, contract: ForeignContract, shape: Shape, given: Mapping[str, Tensor] | None = None
+) -> ForeignLaunch:
+    """The launch of a shape on `given` inputs, or on random numbers. Errors: CU852 where the entry has other parameters."""
     import torch
 
     half = torch.bfloat16 if contract.dtype is DType.BF16 else torch.float16
-    inputs = dict(zip("qkv", make_inputs("random", shape, half, _SEED), strict=True))
+    inputs = given or dict(zip("qkv", make_inputs("random", shape, half, _SEED), strict=True))
     offsets = parameter_offsets(built.machine.program, contract)
     params = bytearray(built.machine.program.param_bytes)
     pointers: list[tuple[int, int]] = []

@@ -44,11 +44,13 @@ class Ran:
     runs: tuple[Run, ...]
 
 
-def lift_foreign(kernel: Path, contract: Path) -> ForeignLift:
-    """Errors: CU451 the contract; CU805 to CU808, CU852 the build; CU832 to CU839 a run; CU850 to CU854 what cannot be read; CU2xx
+def lift_foreign(kernel: Path, contract: Path, source: SourceFile | None = None) -> ForeignLift:
+    """`source`: another text in the kernel's place.
+
+    Errors: CU451 the contract; CU805 to CU808, CU852 the build; CU832 to CU839 a run; CU850 to CU854 what cannot be read; CU2xx
     CuIR that is not well-formed; CU855 CuIR that is not what the runs do."""
     said = read_foreign_contract(contract)
-    built = build(SourceFile.read(kernel), said)
+    built = build(source or SourceFile.read(kernel), said, kernel.parent)
     ran = [follow(built, said, launch_of(built, said, shape)) for shape in said.shapes]
     runs = [run for each in ran for run in each.runs]
     lifted = read_kernel(runs, said)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from math import gcd
 from typing import Final
 
-from cubridge.ir.algebra.normal import extremum, floor_div, floor_mod
+from cubridge.ir.algebra.normal import extremum, floor_div, floor_mod, poly, to_expr
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.nodes import Binary, Call, Expr, IntLit, Name
 
@@ -64,7 +64,29 @@ def _shift_right(a: Poly, b: Poly) -> Poly | None:
         return None
     if count in (31, 63) and not_negative(a):
         return Poly(())
-    return floor_div(a, Poly.constant(1 << count))
+    match a.terms:
+        case (((Binary("//", Binary("*", number, IntLit(factor)), IntLit(unit)),), 1),):
+            return _multiplied(poly(number), factor, unit << count)
+        case _:
+            return floor_div(a, Poly.constant(1 << count))
+
+
+def _upper_half(a: Poly, b: Poly) -> Poly | None:
+    """Of a product of 64 bits, with a number: how compilers divide by a constant."""
+    if b.as_int() is None:
+        a, b = b, a
+    factor = b.as_int()
+    return None if factor is None else _multiplied(a, factor, 1 << 32)
+
+
+def _multiplied(a: Poly, factor: int, unit: int) -> Poly:
+    """`a * factor // unit`, where `unit` is a power of two. It is `a // d` for all a of 31 bits where d is `unit / factor`, and
+    d * factor exceeds `unit` by at most its 2**31st part."""
+    if factor > 0 and not_negative(a):
+        divisor = -(-unit // factor)
+        if (divisor * factor - unit) << 31 <= unit:
+            return floor_div(a, Poly.constant(divisor))
+    return Poly.atom(Binary("//", Binary("*", to_expr(a), IntLit(factor)), IntLit(unit)))
 
 
 def _shift_right_unsigned(a: Poly, b: Poly) -> Poly | None:
@@ -77,7 +99,7 @@ def _and(a: Poly, b: Poly) -> Poly | None:
     if kept is None:
         return None if a.as_int() is None else _and(b, a)
     if kept >= 0 and kept & (kept + 1) == 0:
-        return floor_mod(a, Poly.constant(kept + 1)) if not_negative(a) else None
+        return floor_mod(a, Poly.constant(kept + 1))
     if kept < 0 and -kept & (-kept - 1) == 0:
         return floor_div(a, Poly.constant(-kept)) * -kept
     return None
@@ -105,6 +127,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "sub": lambda a, b: a - b,
     "mul.lo": _multiply,
     "mul.wide": _multiply,
+    "mul.hi": _upper_half,
     "mad.lo": lambda a, b, c: a * b + c,
     "mad.wide": lambda a, b, c: a * b + c,
     "neg": lambda a: -a,

@@ -62,7 +62,7 @@ def find_loop(trace: Trace, inside: Sequence[int]) -> KeyLoop | None:
             stops[step.warp] = index + 1
             if step.at == header:
                 starts[step.warp].append(index)
-    span = trace.code[header].span
+    span = trace.code[last].span
     if len({len(s) for s in starts}) != 1 or any(not _whole(trace, s) for s in starts):
         raise CuError(Diagnostic("CU853", "the loop over key tiles is not run alike by all warps", span))
     return KeyLoop(header, last, tuple(map(tuple, starts)), tuple(stops), span)

@@ -8,13 +8,17 @@ from itertools import product
 from typing import Final
 
 from cubridge.frontend.ptx.formula import Formula, Hole, filled
-from cubridge.ir.algebra.normal import compared, to_expr
+from cubridge.ir.algebra.exprs import MIRRORED, negated
+from cubridge.ir.algebra.normal import compared, poly, to_expr
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Binary, Call, Expr, Name, Unary
+from cubridge.ir.walk import free_names
 
 _FACTORS: Final = (0, 1, -1)
 """Of i and j in a comparison."""
+_KEY: Final = Name("j")
+_ORDERS: Final = ("<", "<=", ">", ">=")
 _MINUS_INF: Final = Unary("-", Name("inf"))
 
 
@@ -37,11 +41,27 @@ def score_and_mask(samples: Sequence[Placed]) -> tuple[Expr, Expr | None]:
     holes = {f"#{n}": _fitted([(s.formula.holes[n], s) for s in samples]) for n in range(len(first.holes))}
     match filled(first, holes):
         case Call("where", (condition, score, otherwise)) if otherwise == _MINUS_INF:
-            return score, condition
+            return score, _plain(condition)
         case Call("where", (condition, otherwise, score)) if otherwise == _MINUS_INF:
-            return score, Unary("~", condition, span=condition.span)
+            return score, _plain(Unary("~", condition, span=condition.span))
         case score:
             return score, None
+
+
+def _plain(condition: Expr) -> Expr:
+    """Without a negation around comparisons of integers, and with the key on their left."""
+    match condition:
+        case Unary("~", inner) if "s" not in free_names(inner):
+            return replace(_plain(negated(inner)), span=condition.span)
+        case Binary("&" | "|" as op, left, right):
+            return Binary(op, _plain(left), _plain(right), span=condition.span)
+        case Binary(op, left, right) if op in _ORDERS and "s" not in free_names(condition):
+            difference = poly(left) - poly(right)
+            if difference.coefficient((_KEY,)) < 0:
+                op, difference = MIRRORED[op], -difference
+            return replace(compared(op, difference), span=condition.span)
+        case _:
+            return condition
 
 
 def _fitted(holes: list[tuple[Hole, Placed]]) -> Expr:

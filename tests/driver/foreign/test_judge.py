@@ -25,7 +25,7 @@ Ran = tuple[ForeignContract, ForeignLaunch, Run, dict[str, torch.Tensor]]
 @pytest.fixture(scope="module")
 def ran() -> Ran:
     contract = read_foreign_contract(FOLDER / "pipelined.toml")
-    built = build(SourceFile.read(FOLDER / "pipelined.cu"), contract)
+    built = build(SourceFile.read(FOLDER / "pipelined.cu"), contract, FOLDER)
     launch = launch_of(built, contract, contract.shapes[0])
     followed = follow(built, contract, launch)
     return contract, launch, followed.runs[0], outputs_of(contract, launch.shape, followed.outputs)

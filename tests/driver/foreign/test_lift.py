@@ -33,7 +33,9 @@ def causal() -> Attention:
     return read_reference(EXAMPLES / "causal_top_left.py", None, None).attention
 
 
-@pytest.mark.parametrize(("name", "is_causal"), [("plain", False), ("pipelined", True)])
+@pytest.mark.parametrize(
+    ("name", "is_causal"), [("plain", False), pytest.param("pipelined", True, marks=pytest.mark.slow)]
+)
 def test_what_it_computes(name: str, is_causal: bool) -> None:
     """Each is proved for all sizes but for its schedule, of which runs speak."""
     attention = causal() if is_causal else None
@@ -95,7 +97,12 @@ WRONG = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda w: w.name)
+SLOW = {"a_column_of_another", "values_of_another_tile"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [pytest.param(w, id=w.name, marks=pytest.mark.slow if w.name in SLOW else ()) for w in WRONG]
+)
 def test_a_wrong_kernel_is_refused_at_its_line(wrong: Wrong, tmp_path: Path) -> None:
     path = changed(wrong.kernel, wrong.old, wrong.new, tmp_path)
     with pytest.raises(CuError) as caught:
