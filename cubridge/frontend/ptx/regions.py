@@ -88,6 +88,10 @@ def read_rows(run: Run, geometry: Geometry) -> Rows:
     ]
     score, mask = score_and_mask(samples)
     lse = next((f.lse for f in found if f.lse is not None), None)
+    if lse is None and run.acts("store", "lse"):
+        raise CuError(
+            Diagnostic("CU854", "no lane that is followed shows all that a log-sum-exp is made of", run.loop.span)
+        )
     return Rows(tuple(_Regions(geometry, first, found[0], score, mask, lse).functions()), first.cast)
 
 

@@ -50,6 +50,8 @@ def test_what_no_run_showed() -> None:
     lines = {remark.span.text.split(";")[0] for remark in lifted("plain").remarks}
     assert any(line.startswith("for (int start = 0") for line in lines)
     assert not any("inverse" in line for line in lines)
+    choices = {r.span.text for r in lifted("pipelined").remarks if "a choice here" in r.message}
+    assert "const int bytes = first + row < length ? 16 : 0;" in choices
 
 
 @dataclass(frozen=True, slots=True)
