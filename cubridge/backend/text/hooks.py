@@ -6,26 +6,50 @@ from collections.abc import Sequence
 from typing import Final
 
 from cubridge.backend.text.emit_types import unsayable
-from cubridge.ir.nodes import Assign, Attr, Binary, BoolLit, Call, Expr, Function, IntLit, Kernel, Name, Record, Unary
+from cubridge.ir.nodes import (
+    COMPARISONS,
+    Assign,
+    Attr,
+    Binary,
+    BoolLit,
+    Call,
+    Expr,
+    FloatLit,
+    Function,
+    IntLit,
+    Kernel,
+    Name,
+    Record,
+    Unary,
+)  # fmt: skip
 from cubridge.ir.walk import free_names, rewrite, walk
 
 KEEP: Final = "cubridge_keep"
 KEY_TILES: Final = "cubridge_key_tiles"
+SCORE: Final = "cubridge_score"
+HIDE: Final = "cubridge_hide"
+SAME_SCORE: Final[Expr] = Name("x")
 TILE: Final = ("b", "h", "q_start")
 _BINARY: Final = {"&": "&&", "|": "||", **{op: op for op in ("+", "-", "*", "<", "<=", ">", ">=", "==", "!=")}}
 _CALLS: Final = {
     "minimum": "min", "maximum": "max", "abs": "abs", "ceil_div": "cubridge_ceil_div", "floor_div": "cubridge_floor_div",
     "floor_mod": "cubridge_floor_mod",
 }  # fmt: skip
+_FLOATS: Final = {
+    "maximum": "fmaxf", "minimum": "fminf", "abs": "fabsf", "exp": "__expf", "exp2": "exp2f", "log": "__logf", "log2": "log2f",
+    "sqrt": "sqrtf", "tanh": "tanhf",
+}  # fmt: skip
 _HELPERS: Final = """\
+static __device__ __forceinline__ float cubridge_hide(bool keep, float score) { return keep ? score : __int_as_float(0xff800000); }
 static __device__ __forceinline__ int cubridge_floor_div(int a, int b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 static __device__ __forceinline__ int cubridge_floor_mod(int a, int b) { return a - cubridge_floor_div(a, b) * b; }
 static __device__ __forceinline__ int cubridge_ceil_div(int a, int b) { return -cubridge_floor_div(-a, b); }
 """
 
 
-def hook_header(kernel: Kernel, sizes: Sequence[str], key_rows: int) -> str:
-    """The header. `sizes`: those that the text can give. Errors: CU603 for what C cannot say with them."""
+def hook_header(kernel: Kernel, sizes: Sequence[str], key_rows: int, score: Expr = SAME_SCORE) -> str:
+    """The header. `sizes`: those that the text can give; `score`: over x, the kernel's own.
+    Errors: CU603 for what C cannot say with them."""
     parameters = ", ".join(f"int {name}" for name in (*sizes, *TILE))
     keep, tiles = _keep(kernel.region("mask")), _key_tiles(kernel, key_rows)
     known = {*sizes, *TILE}
@@ -36,6 +60,8 @@ def hook_header(kernel: Kernel, sizes: Sequence[str], key_rows: int) -> str:
         "// Does row i see key j?\n"
         f"static __device__ __forceinline__ bool {KEEP}(int i, int j, {parameters}) {{\n"
         f"    return {_c(keep, known | {'i', 'j'}, kernel)};\n}}\n\n"
+        "// What is a score, x in the kernel's own units?\n"
+        f"static __device__ __forceinline__ float {SCORE}(float x) {{ return {_float(score)}; }}\n\n"
         "// How many key tiles, from the first on, does the block visit?\n"
         f"static __device__ __forceinline__ int {KEY_TILES}({parameters}) {{\n"
         f"    return {_c(tiles, known, kernel)};\n}}\n"
@@ -121,6 +147,25 @@ def _printed(expr: Expr) -> str:
             return f"{_CALLS[fn]}({', '.join(map(_printed, args))})"
         case _:
             raise unsayable("this has no spelling in a hook", expr)
+
+
+def _float(expr: Expr) -> str:
+    """Over floats alone."""
+    match expr:
+        case Name("x"):
+            return "x"
+        case IntLit(value) | FloatLit(value):
+            return f"{float(value)!r}f"
+        case Unary("-", operand):
+            return f"-({_float(operand)})"
+        case Binary("+" | "-" | "*" | "/" as op, left, right):
+            return f"({_float(left)} {op} {_float(right)})"
+        case Call("where", (Binary(op, a, b), then, otherwise)) if op in COMPARISONS:
+            return f"({_float(a)} {op} {_float(b)} ? {_float(then)} : {_float(otherwise)})"
+        case Call(fn, args) if fn in _FLOATS:
+            return f"{_FLOATS[fn]}({', '.join(map(_float, args))})"
+        case _:
+            raise unsayable("this has no spelling in a hook of scores", expr)
 
 
 def _not_negative(expr: Expr) -> bool:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cubridge.backend.ptx.machine import Schedule
-from cubridge.backend.text.hooks import KEEP, KEY_TILES, hook_header
+from cubridge.backend.text.hooks import HIDE, KEEP, KEY_TILES, SAME_SCORE, SCORE, hook_header
 from cubridge.backend.text.patch import TextEdit, apply_edits, diff_lines, unified_diff
 from cubridge.driver.foreign.build import Built, build
 from cubridge.driver.foreign.launch import launch_of
 from cubridge.driver.foreign.lift import ForeignLift, lift_foreign
 from cubridge.driver.foreign.runner import ForeignRunner
+from cubridge.driver.foreign.scores import score_hook
 from cubridge.driver.verify import examine_ir, not_proved
 from cubridge.engine.threads import one_thread
 from cubridge.frontend.ptx.contract import read_foreign_contract
@@ -31,6 +32,8 @@ from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.tile_shape import dtype_of, key_tile, size_of
 from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.plan import SMALL, emulator_cases, mutant_cases
+from cubridge.judge.proof.read import ReadSpec, read_spec
+from cubridge.judge.proof.unproved import Unproved
 from cubridge.passes.base import PassContext
 from cubridge.passes.kv_range import InferKvRange
 from cubridge.passes.mask import RewriteMask
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from cubridge.driver.reference import TracedReference
 
 HEADER: Final = "cubridge_hooks.cuh"
-_ALONE: Final = "hooks say mask and key range; scores and weights are the kernel's own"
+_ALONE: Final = "hooks say mask, key range and score; weights and what they sum to are the kernel's own"
 _SECONDS: Final = 60.0
 _APART: Final = 1_000_003
 """Numbers that probes compare with lie this far apart, beyond every length of a run."""
@@ -136,9 +139,9 @@ class _Hooks:
     def sizes(self) -> list[str]:
         return [name for name in SIZES if name in self.given]
 
-    def copy(self, kernel: Kernel) -> Adopted:
-        """The copy with hooks that say what a kernel says, and what a run of it is."""
-        header = hook_header(kernel, self.sizes, self.key_rows)
+    def copy(self, kernel: Kernel, score: Expr = SAME_SCORE) -> Adopted:
+        """The copy with hooks that say what a kernel says, with another score, and what a run of it is."""
+        header = hook_header(kernel, self.sizes, self.key_rows, score)
         edits = list(self._edits())
         text = apply_edits(self.source, edits)
         name = Path(self.source.name).name
@@ -149,7 +152,7 @@ class _Hooks:
         tile = ", ".join(self.given[name] for name in (*self.sizes, "b", "h", "q_start"))
         keep = f"{KEEP}({self.row}, {self.key}, {tile})"
         yield TextEdit(Span(self.source, 0, 0), f'#include "{HEADER}"\n'.encode())
-        yield TextEdit(self.mask.condition, (keep if self.mask.keeps_where_true else f"!{keep}").encode())
+        yield TextEdit(self.mask.choice, f"{HIDE}({keep}, {SCORE}({self.mask.score.text}))".encode())
         count = f"{KEY_TILES}({tile})"
         yield TextEdit(
             self.bound.bound, (count if self.bound.unit == "tiles" else f"{count} * {self.key_rows}").encode()
@@ -160,13 +163,23 @@ class _Hooks:
         if spec.captures:
             raise CuError(Diagnostic("CU603", "a hook cannot read captured values yet", spec.mask.span))
         passes = Pipeline((RewriteMask(spec.mask), InferKvRange()))
-        made = self.copy(run_pipeline(source, passes, PassContext(), _verified))
+        score = score_hook(_read(source), spec, self.contract.head_dim)
+        made = self.copy(run_pipeline(source, passes, PassContext(), _verified), score)
         faults = examine_ir(made.kernel, reference.attention)
         if faults:
             raise CuError(*(replace(f, help=f.help or _ALONE) for f in faults))
         _check_text(self.copies.build(made.text, self.contract), self.contract, made.kernel, reference)
         unproved = not_proved(made.kernel, reference.attention)
         return Adopted(made.source, made.text, made.header, made.patch, made.kernel, unproved)
+
+
+def _read(kernel: Kernel) -> ReadSpec:
+    try:
+        return read_spec(kernel)
+    except Unproved as error:
+        raise CuError(
+            Diagnostic("CU603", f"the kernel's own scores are not explained: {error}", kernel.span)
+        ) from error
 
 
 def _verified(kernel: Kernel) -> None:

@@ -16,7 +16,7 @@ from cubridge.ir.walk import rewrite
 
 _BINARY: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
 _CALLS: Final = {
-    "max": "maximum", "min": "minimum", "exp2": "exp2", "log2": "log2", "sqrt": "sqrt", "tanh": "tanh", "abs": "abs",
+    "max": "maximum", "min": "minimum", "exp2": "exp2", "log2": "log2", "sqrt": "sqrt", "tanh_approx": "tanh_approx", "abs": "abs",
     "where": "where",
 }  # fmt: skip
 

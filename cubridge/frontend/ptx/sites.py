@@ -20,7 +20,9 @@ _ORDERS: Final = ("<", "<=", ">", ">=")
 class MaskSite:
     """A condition that keeps a score or hides it. `operands`: texts of what its comparisons compare."""
 
+    choice: Span
     condition: Span
+    score: Span
     keeps_where_true: bool
     operands: tuple[str, ...]
 
@@ -44,9 +46,11 @@ def mask_site(source: SourceFile, near: Span) -> MaskSite:
         )
     node, hides_where_true = chosen[0]
     condition = node.child_by_field_name("condition")
-    assert condition is not None
-    operands = [_text(source, side) for n in _below(condition) for side in _compared(n)]
-    return MaskSite(_span(source, condition), not hides_where_true, tuple(dict.fromkeys(operands)))
+    score = node.child_by_field_name("alternative" if hides_where_true else "consequence")
+    assert condition is not None and score is not None
+    compared = tuple(dict.fromkeys(_text(source, side) for n in _below(condition) for side in _compared(n)))
+    choice, at, kept = (_span(source, n) for n in (node, condition, score))
+    return MaskSite(choice, at, kept, not hides_where_true, compared)
 
 
 def bound_site(source: SourceFile, near: Span) -> BoundSite:

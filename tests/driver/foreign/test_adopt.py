@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cubridge.backend.text.hooks import hook_header
+from cubridge.backend.text.hooks import SAME_SCORE, hook_header
 from cubridge.driver.foreign import adopt as module
 from cubridge.driver.foreign.adopt import adopt
+from cubridge.driver.foreign.scores import score_hook
 from cubridge.driver.reference import read_reference
 from cubridge.frontend.ptx.sites import bound_site, mask_site
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.parser import parse
+from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.parser import parse, parse_expr
 from cubridge.ir.source import SourceFile, Span
+from cubridge.judge.attention import full_attention
+from cubridge.judge.proof.read import read_spec
 from tests.driver.foreign.kernels import FOLDER, changed
 from tests.support.command import cuirc
 from tests.support.variants import EXAMPLES
@@ -55,6 +61,23 @@ def test_no_place_for_a_mask(line: str, says: str) -> None:
     assert caught.value.diagnostics[0].code == "CU856" and says in caught.value.diagnostics[0].message
 
 
+def test_a_score_in_the_units_of_a_kernel() -> None:
+    """`plain` multiplies scores by 0.25 first, `pipelined` exponents by 32 ** -0.5 later."""
+    tanh = replace(full_attention().spec, score=parse_expr("tanh(s * D ** -0.5 / 30.0) * 30.0"))
+    distance = replace(tanh, score=parse_expr("s * D ** -0.5 - f32(abs(i - j))"))
+    for name, unit, dim in (("plain", 1.0, 16), ("pipelined", 32**-0.5, 32)):
+        own = read_spec(parse((FOLDER / f"{name}.cuir").read_text()))
+        assert score_hook(own, full_attention().spec, dim) == SAME_SCORE
+        hook = score_hook(own, tanh, dim)
+        for x in (-70.0, 0.5, 9.0):
+            natural = x if name == "plain" else x * unit
+            said = float(evaluate_number(hook, {"x": x}))  # pyright: ignore
+            assert said * unit == pytest.approx(30 * math.tanh(natural / 30), rel=1e-5)
+        with pytest.raises(CuError) as caught:
+            score_hook(own, distance, dim)
+        assert caught.value.diagnostics[0].code == "CU603"
+
+
 def test_a_header_says_what_regions_say() -> None:
     kernel = parse((FOLDER / "pipelined.cuir").read_text().replace("j <= i)", "j <= (i - Lq) // 3 + Hq % 8)"))
     header = hook_header(kernel, ["Hq", "Lq", "Lk"], 16)
@@ -69,7 +92,10 @@ def test_a_copy_with_hooks(tmp_path: Path) -> None:
     """The same bits, and a patch that applies where the kernel is."""
     path = changed("pipelined", "__launch_bounds__(128)", "__launch_bounds__(128)", tmp_path)
     made = adopt(path, path.with_suffix(".toml"))
-    assert b"x = cubridge_keep(i, j, heads, len_q, len_kv," in made.text and b"count = cubridge_key_tiles(" in made.text
+    assert (
+        b"x = cubridge_hide(cubridge_keep(i, j, heads, len_q, len_kv," in made.text
+        and b"count = cubridge_key_tiles(" in made.text
+    )
     (tmp_path / "made.patch").write_bytes(made.patch)
     subprocess.run(["git", "apply", "made.patch"], cwd=tmp_path, check=True)
     assert path.read_bytes() == made.text
@@ -82,13 +108,29 @@ def test_a_copy_with_hooks(tmp_path: Path) -> None:
 )
 def test_other_masks(name: str, variant: str, tmp_path: Path) -> None:
     """Lifted again, each is proved but for its schedule."""
+    out = adopted(name, variant, tmp_path)
+    assert out.count("tested, because") == 1 and "schedule: tested" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plain", "pipelined"])
+def test_another_score(name: str, tmp_path: Path) -> None:
+    """One kernel has scores in units of e, and is proved; the other in units of what it multiplies by later, a number."""
+    out = adopted(name, "softcap", tmp_path)
+    assert ("score: tested" in out) == (name == "pipelined")
+    assert "tanhf(" in (tmp_path / "cubridge_hooks.cuh").read_text()
+    assert "tanh_approx(" in (tmp_path / f"{name}.cuir").read_text()
+
+
+def adopted(name: str, variant: str, tmp_path: Path) -> str:
+    """What the command prints."""
     ended = cuirc(
         "adopt", FOLDER / f"{name}.cu", "--contract", FOLDER / f"{name}.toml", "--reference", EXAMPLES / f"{variant}.py",
         "-o", tmp_path,
     )  # fmt: skip
     assert ended.code == 0, ended.err
-    assert ended.out.decode().count("tested, because") == 1 and b"schedule: tested" in ended.out
     assert {p.name for p in tmp_path.iterdir()} >= {f"{name}.cu", f"{name}.patch", f"{name}.cuir", "cubridge_hooks.cuh"}
+    return ended.out.decode()
 
 
 @pytest.mark.slow
@@ -104,8 +146,8 @@ def test_a_copy_that_is_another_kernel_is_noticed(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.slow
 def test_a_reference_with_other_weights_is_refused() -> None:
-    reference = read_reference(EXAMPLES / "sigmoid.py", None, None)
+    reference = read_reference(EXAMPLES / "relu.py", None, None)
     with pytest.raises(CuError) as caught:
         adopt(FOLDER / "pipelined.cu", FOLDER / "pipelined.toml", reference)
     first = caught.value.diagnostics[0]
-    assert first.code == "CU844" and first.help is not None and "scores and weights" in first.help
+    assert first.code == "CU844" and first.help is not None and "weights and what they sum to" in first.help
