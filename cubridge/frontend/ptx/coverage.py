@@ -31,7 +31,15 @@ def uncovered(runs: Sequence[Run]) -> tuple[Remark, ...]:
     for at, asked in sorted(seen.items()):
         if len(asked.ways) == 1 and at not in joined and not asked.is_of_thread:
             found.setdefault(code[at].span, Remark(f"not covered: {_told(code[at], asked)}", code[at].span))
-    return tuple(found.values()) + tuple(_conditional(code))
+    return (*found.values(), *_conditional(code), *_whole_tiles(runs))
+
+
+def _whole_tiles(runs: Sequence[Run]) -> Iterator[Remark]:
+    """Ends of lengths inside of a tile that no run has."""
+    for tensor, what in (("q", "query"), ("k", "key")):
+        acts = [act for run in runs for _, act in run.acts("copy", tensor)]
+        if acts and all(act.tile.kept == act.tile.rows for act in acts):
+            yield Remark(f"not covered: no run has a {what} tile that ends past its length", acts[0].span)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cubridge.frontend.ptx.layout import Coordinates
 from cubridge.frontend.ptx.loops import count_formula
@@ -51,9 +51,26 @@ def read_geometry(runs: Sequence[Run]) -> Geometry:
         tile.rows, first.rows, work, of_keys.h, of_keys.row, count_formula(run.slices, run.loop), step > 0,
         {"work": queries[0][1].span, "keys": keys[0][1].span, "loop": run.loop.span},
     )  # fmt: skip
+    _same_places(run, geometry, of_keys)
     for each in runs:
         _confirm(geometry, each)
     return geometry
+
+
+def _same_places(run: Run, geometry: Geometry, of_keys: Coordinates) -> None:
+    """Keys, values and outputs lie, by their formulas, where their query tile and each other do."""
+    spans = geometry.spans
+    work, values = geometry.work, run.acts("read", "v")
+    found = [("keys", of_keys, replace(of_keys, b=work.b), spans["keys"])]
+    found += [("values", run.coordinates("v", act.tile.row), of_keys, act.span) for _, act in values[:1]]
+    for tensor in ("o", "lse"):
+        stored = run.acts("store", tensor)
+        found += [(f"`{tensor}`", run.coordinates(tensor, act.tile.row), work, act.span) for _, act in stored[:1]]
+    for what, has, should, span in found:
+        if not all(a.equals(b) for a, b in ((has.b, should.b), (has.h, should.h), (has.row, should.row))):
+            raise CuError(
+                Diagnostic("CU853", f"the formula of where {what} lie is of another tile than it should be", span)
+            )
 
 
 def _confirm(geometry: Geometry, run: Run) -> None:

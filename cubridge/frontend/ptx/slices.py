@@ -159,9 +159,7 @@ class Slices:
                 return self._source_at(index, source, lane, step.warp, operation.span)
 
     def _moved(self, inner: Dependency, offset: int) -> Value:
-        value = self._value(inner)
-        assert isinstance(value, Poly)
-        return value + offset
+        return _integer(self._value(inner), NOWHERE) + offset
 
     def _source_at(self, index: int, register: Register, lane: int, warp: int, span: Span) -> Dependency:
         made = self.reach.register(warp, register.key, lane, index)
@@ -263,8 +261,7 @@ class Slices:
         valid = 16
         if len(operation.sources) > 3:
             size = self._value(self._operand(written.step, step, operation, operation.sources[3], written.lane))
-            assert isinstance(size, Poly)
-            valid = self.numeric(size)
+            valid = self.numeric(_integer(size, operation.span))
         if written.part * 2 >= valid:
             return Poly(())
         return self._element(int(step.addresses[1][written.lane]) + written.part * 2, operation.span)
@@ -289,8 +286,7 @@ class Slices:
     def _shuffled(self, index: int, step: Step, operation: Operation, lane: int) -> Sequence[Dependency]:
         """The lane that a shuffle reads, within its segment."""
         other, segment = (self._value(self._operand(index, step, operation, s, lane)) for s in operation.sources[1:3])
-        assert isinstance(other, Poly) and isinstance(segment, Poly)
-        by, bound = self.numeric(other), self.numeric(segment)
+        by, bound = (self.numeric(_integer(x, operation.span)) for x in (other, segment))
         mask, low = bound >> 8 & 31, bound & 31
         at = {"bfly": lane ^ by, "down": lane + by, "up": lane - by, "idx": lane & mask | by & ~mask}[
             operation.name.split(".")[2]
@@ -378,6 +374,14 @@ class Slices:
 
     def _is(self, value: Value, had: int, width: int) -> bool:
         return isinstance(value, Poly) and (self.numeric(value) - had) % (1 << 8 * width) == 0
+
+
+def _integer(value: Value, span: Span) -> Poly:
+    """Errors: CU854 for an address, size or lane that is no formula of integers."""
+    if isinstance(value, Poly):
+        return value
+    at = value.span if span is NOWHERE else span
+    raise CuError(Diagnostic("CU854", "an address, size or lane is made of what is no formula of integers", at))
 
 
 def _are_numbers(args: tuple[Value, ...]) -> bool:

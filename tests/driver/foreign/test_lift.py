@@ -93,6 +93,14 @@ WRONG = (
         "CU854", "values[j][e ^ 1]", "column 0 of the output adds up column 1",
     ),
     Wrong(
+        "values_of_the_first_head", "pipelined", "    v += head_kv * len_kv * WIDTH;\n", "", "CU853", "vs.data[",
+        "where values lie is of another tile",
+    ),
+    Wrong(
+        "a_wait_of_another_kind", "pipelined", 'cp.async.wait_group %0;" ::"n"(N)', 'cp.async.wait_all;" ::', "CU851",
+        "cp.async.wait_all", "`cp.async.wait_all` has no statement",
+    ),
+    Wrong(
         "values_of_another_tile", "plain", "v[(start + row) * WIDTH + column]", "v[row * WIDTH + column]", "CU853",
         "v[row * WIDTH + column]", "no tile of whole rows",
     ),
