@@ -63,8 +63,10 @@ def lift(options: Namespace) -> int:
 
 def _lift_from_runs(options: Namespace) -> int:
     from cubridge.driver.foreign.lift import lift_foreign
+    from cubridge.driver.sandbox.process import Sandbox
 
-    lifted = lift_foreign(Path(options.kernel), options.contract)
+    with Sandbox() as child:
+        lifted = child.run(lift_foreign, Path(options.kernel), options.contract)
     for remark in lifted.remarks:
         say(options)(f"{remark.span}: {remark.message}")
     write_output(to_text(lifted.kernel), options.output)
@@ -88,14 +90,13 @@ def adopt(options: Namespace) -> int:
     again and judged against it. Writes the copy, cubridge_hooks.cuh, a patch, the CuIR of the copy and its contract."""
     from cubridge.driver.foreign.adopt import adopt as run_adopt
     from cubridge.driver.foreign.adopt import file_names
-    from cubridge.driver.reference import read_reference
+    from cubridge.driver.sandbox.process import Sandbox
 
     folder = output_folder(options.output, file_names(options.kernel))
-    reference = None if options.reference is None else read_reference(options.reference, options.function, None)
-    adopted = run_adopt(options.kernel, options.contract, reference)
+    with Sandbox() as child:
+        adopted = child.run(run_adopt, options.kernel, options.contract, options.reference, options.function)
     adopted.write(folder, options.contract)
-    what = "the same bits" if reference is None else reference.attention.name
-    show("\n  ".join((f"{folder}: a copy with hooks, which computes {what}", *adopted.unproved)))
+    show("\n  ".join((f"{folder}: a copy with hooks, which computes {adopted.computes}", *adopted.unproved)))
     return 0
 
 

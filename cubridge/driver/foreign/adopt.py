@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cubridge.backend.ptx.machine import Schedule
 from cubridge.backend.text.hooks import HIDE, KEEP, KEY_TILES, SAME_SCORE, SCORE, hook_header
@@ -19,6 +19,7 @@ from cubridge.driver.foreign.launch import launch_of
 from cubridge.driver.foreign.lift import ForeignLift, lift_foreign
 from cubridge.driver.foreign.runner import ForeignRunner
 from cubridge.driver.foreign.scores import score_hook
+from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.verify import examine_ir, not_proved
 from cubridge.engine.threads import one_thread
 from cubridge.frontend.ptx.contract import read_foreign_contract
@@ -41,9 +42,6 @@ from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.runner import run_pipeline
 from cubridge.verify.verifier import verify
 
-if TYPE_CHECKING:
-    from cubridge.driver.reference import TracedReference
-
 HEADER: Final = "cubridge_hooks.cuh"
 _ALONE: Final = "hooks say mask, key range and score; weights and what they sum to are the kernel's own"
 _SECONDS: Final = 60.0
@@ -61,6 +59,7 @@ class Adopted:
     patch: bytes
     kernel: Kernel
     unproved: tuple[str, ...] = ()
+    computes: str = "the same bits"
 
     def write(self, folder: Path, contract: Path) -> None:
         name = Path(self.source.name).name
@@ -76,19 +75,20 @@ def file_names(kernel: Path) -> list[str]:
     return [kernel.name, HEADER, *(kernel.with_suffix(suffix).name for suffix in (".patch", ".cuir", ".toml"))]
 
 
-def adopt(kernel: Path, contract: Path, reference: TracedReference | None = None) -> Adopted:
-    """Without a reference the copy gives the same bits as the kernel at every shape of the contract.
-    Errors: as `lift_foreign`; CU856 where hooks cannot be placed; CU857 where the copy is another kernel; CU5xx of passes, CU603
-    for what a hook cannot say, CU844 and CU318 where the copy does not compute the reference."""
+def adopt(kernel: Path, contract: Path, reference: Path | None = None, function: str | None = None) -> Adopted:
+    """`reference`, `function`: what the copy should compute; without one it gives the same bits as the kernel at every shape of
+    the contract.
+
+    Errors: as `lift_foreign`; CU47x to CU49x of the reference; CU856 where hooks cannot be placed; CU857 where the copy is another
+    kernel; CU5xx of passes, CU603 for what a hook cannot say, CU844 and CU318 where the copy does not compute the reference."""
+    wanted = None if reference is None else read_reference(reference, function, None)
     said, source = read_foreign_contract(contract), SourceFile.read(kernel)
     lifted = lift_foreign(kernel, contract)
     with tempfile.TemporaryDirectory() as made:
         placed = _Hooks.place(lifted, source, said, _Copies(Path(made), kernel.name, contract))
         same = placed.copy(lifted.kernel)
         _check_same(build(source, said, kernel.parent), placed.copies.build(same.text, said), said)
-        if reference is None:
-            return same
-        return placed.variant(lifted.kernel, reference)
+        return same if wanted is None else placed.variant(lifted.kernel, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class _Hooks:
             raise CuError(*(replace(f, help=f.help or _ALONE) for f in faults))
         _check_text(self.copies.build(made.text, self.contract), self.contract, made.kernel, reference)
         unproved = not_proved(made.kernel, reference.attention)
-        return Adopted(made.source, made.text, made.header, made.patch, made.kernel, unproved)
+        return Adopted(made.source, made.text, made.header, made.patch, made.kernel, unproved, reference.attention.name)
 
 
 def _read(kernel: Kernel) -> ReadSpec:

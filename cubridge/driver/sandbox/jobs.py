@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from cubridge.driver.foreign.adopt import adopt
+from cubridge.driver.foreign.lift import lift_foreign
 from cubridge.driver.model.checks import (
     check_key_sequence,
     find_blame,
@@ -26,7 +28,7 @@ JOBS: Final = (
     transfer_before_checks, verify_target, verify_lifted, check_key_sequence, check_long_lengths, run_values, find_blame,
     prove_target,
     # CUDA text
-    lift_patched, compile_text, build, assemble, run_emulated, run_launched, time_folder,
+    lift_patched, compile_text, build, assemble, run_emulated, run_launched, time_folder, lift_foreign, adopt,
 )  # fmt: skip
 
 if __name__ == "__main__":

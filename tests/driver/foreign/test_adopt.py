@@ -13,7 +13,6 @@ from cubridge.backend.text.hooks import SAME_SCORE, hook_header
 from cubridge.driver.foreign import adopt as module
 from cubridge.driver.foreign.adopt import adopt
 from cubridge.driver.foreign.scores import score_hook
-from cubridge.driver.reference import read_reference
 from cubridge.frontend.ptx.sites import bound_site, mask_site
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate_number
@@ -146,8 +145,7 @@ def test_a_copy_that_is_another_kernel_is_noticed(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.slow
 def test_a_reference_with_other_weights_is_refused() -> None:
-    reference = read_reference(EXAMPLES / "relu.py", None, None)
     with pytest.raises(CuError) as caught:
-        adopt(FOLDER / "pipelined.cu", FOLDER / "pipelined.toml", reference)
+        adopt(FOLDER / "pipelined.cu", FOLDER / "pipelined.toml", EXAMPLES / "relu.py")
     first = caught.value.diagnostics[0]
     assert first.code == "CU844" and first.help is not None and "weights and what they sum to" in first.help
