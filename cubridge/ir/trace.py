@@ -59,7 +59,7 @@ class Address:
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One instruction of the program. `target`: where a branch goes, -1 for all else. A result of None is wanted by nobody.
-    `span`: its line of the kernel text; `calls`: those of the calls that it was inlined at."""
+    `span`: its line of the kernel text."""
 
     name: str
     guard: Register | None
@@ -67,7 +67,6 @@ class Operation:
     sources: tuple[Scalar | Address, ...]
     target: int
     span: Span
-    calls: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

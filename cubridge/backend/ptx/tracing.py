@@ -49,12 +49,12 @@ class _Reader:
         self.sinks = frozenset(machine.constants.sinks.values())
 
     def operation(self, pc: int, found: Encoded) -> Operation:
-        span, notes = self.machine.place(pc)
+        span, _ = self.machine.place(pc)
         results = tuple(self._result(slot) for slot in found.slots[: found.results])
         sources = tuple(self._source(slot) for slot in found.slots[found.results :])
         guard = None if found.guard < 0 else Register(found.guard, 0, found.negated)
         name = row_name(self.machine.program.code[pc])
-        return Operation(name, guard, results, sources, found.target, span, tuple(n.span for n in notes))
+        return Operation(name, guard, results, sources, found.target, span)
 
     def _result(self, slot: Slot) -> Register | None:
         return None if slot.slot < 0 or slot.slot in self.sinks else Register(slot.slot, slot.bytes)

@@ -24,8 +24,6 @@ _OUTPUT_ROUNDINGS: Final = 3
 _LSE_ERROR: Final = 1e-4
 """Of a sum of exponentials in another order, in units of 1 + |lse|."""
 
-Triple = "tuple[Tensor, Tensor, Tensor]"
-
 
 def check_events(kernel: Kernel, run: Run, inputs: Mapping[str, Tensor]) -> None:
     """Errors: CU855 at the line where run and CuIR part."""

@@ -14,7 +14,7 @@ from cubridge.ir.source import Span
 
 @dataclass(frozen=True, slots=True)
 class CopyTile:
-    """A copy of the tile of step t + `ahead`; `slot` of that step's slots. `ahead` None: of the query tile."""
+    """A copy of the key tile of step t + `ahead`, left out where there is no such step; None: of the query tile."""
 
     tensor: str
     ahead: int | None
@@ -51,7 +51,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`guarded` of `loop`: how far ahead a statement looks that is left out where there is no such step."""
+    """What is done before the loop over key tiles, in its first iteration, and behind it."""
 
     before: tuple[Done, ...]
     loop: tuple[Done, ...]

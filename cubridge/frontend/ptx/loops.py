@@ -21,8 +21,6 @@ from cubridge.ir.trace import Step, Trace
 class KeyLoop:
     """`starts`: by warp, the step at which each iteration begins; `stops`: by warp, the one after the last."""
 
-    header: int
-    last: int
     starts: tuple[tuple[int, ...], ...]
     stops: tuple[int, ...]
     span: Span
@@ -65,7 +63,7 @@ def find_loop(trace: Trace, inside: Sequence[int]) -> KeyLoop | None:
     span = trace.code[last].span
     if len({len(s) for s in starts}) != 1 or any(not _whole(trace, s) for s in starts):
         raise CuError(Diagnostic("CU853", "the loop over key tiles is not run alike by all warps", span))
-    return KeyLoop(header, last, tuple(map(tuple, starts)), tuple(stops), span)
+    return KeyLoop(tuple(map(tuple, starts)), tuple(stops), span)
 
 
 def _whole(trace: Trace, starts: list[int]) -> bool:

@@ -27,7 +27,7 @@ OUTPUT: Final = Name("o")
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """`outputs`: by column of the row, the register that a loop carries the output in."""
+    """A lane, and which query row of it is read."""
 
     warp: int
     lane: int
