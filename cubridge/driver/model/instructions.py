@@ -16,7 +16,7 @@ from cubridge.frontend.cuda.structure import FunctionText, Program, read_program
 from cubridge.frontend.cuda.text import ParsedText, folder_headers, read_unit
 from cubridge.frontend.cuda.vocabulary import BUILTIN_STATEMENTS, INSTRUCTIONS, normal_ptx
 from cubridge.ir.contract import Instantiation
-from cubridge.ir.nodes import CopyAsync, Gemm, Op, Stmt
+from cubridge.ir.nodes import Copy, CopyAsync, Gemm, Op, Stmt
 from cubridge.ir.source import SourceFile
 
 TILES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -38,8 +38,8 @@ def operation_of(statement: Stmt) -> str | None:
     match statement:
         case Gemm():
             return "gemm_async" if statement.asynchronous else "gemm"
-        case CopyAsync():
-            return "copy_async"
+        case CopyAsync() | Copy():
+            return statement.op
         case Op() if statement.op in ordering():
             return statement.op
         case _:

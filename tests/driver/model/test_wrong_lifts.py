@@ -58,6 +58,7 @@ WRONG = {
     "anchors of rescale and cast": swapped("comes before line 240", 239, 240),
     "a commit of the loop before it": swapped("comes before line 232", 222, 232),
     "a sync that is a comment": change("do not reach its instruction", ("block_sync()  # 230", "block_sync()  # 229")),
+    "a copy that waits for nothing": change("do not reach its instruction", ("copy_async(smem.q", "copy(smem.q")),
     "a sync more": change("stands for these lines already", ("block_sync()  # 230", "block_sync()  # 230\n        block_sync()  # 230")),
     "a commit more": change("stands for these lines already", ("commit()  # 244", "commit()  # 244\n        commit()  # 244")),
     "all lines for one": change("the text has `commit` 4 times", ("    commit()  # 220", "    commit()  # 201-250\n        commit()  # 201-250")),
