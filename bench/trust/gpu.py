@@ -22,8 +22,11 @@ HERE: Final = Path(__file__).parent
 HEAD_DIM: Final = 64
 BLOCK_Q: Final = 128
 BLOCK_KV: Final = 64
-THREADS: Final = {"sm80": 128, "sm90a": 384}
-TARGETS: Final = {"sm80": "sm_80", "sm90a": "sm_90a"}
+THREADS: Final = {"sm80": 128, "sm90a": 384, "backward": 384}
+TARGETS: Final = {"sm80": "sm_80", "sm90a": "sm_90a", "backward": "sm_90a"}
+"""Of the files of test kernels: one an architecture, and one of what backward kernels add."""
+TILES: Final = {"backward": (64, 128)}
+"""BLOCK_Q and BLOCK_KV where they are others."""
 DTYPES: Final = ("bf16", "fp16")
 SHARED_BYTES: Final = 64 << 10
 _MAP: Final = 128
@@ -43,10 +46,11 @@ class TrustTest:
 
 
 def compiled(arch: str, dtype: str, target: str | None = None) -> NvrtcOutput:
-    """The test kernels of an architecture, for a target that may be newer; needs no GPU."""
+    """The test kernels of a file, for a target that may be newer; needs no GPU."""
     source = SourceFile(str(HERE / f"{arch}.cu"), (HERE / f"{arch}.cu").read_bytes())
     headers = include_closure(source, (KERNELS_DIR, HERE.parent))
-    macros = {"HEAD_DIM": HEAD_DIM, "BLOCK_Q": BLOCK_Q, "BLOCK_KV": BLOCK_KV, "WARPS": 4, "STAGES": 2}
+    rows, keys = TILES.get(arch, (BLOCK_Q, BLOCK_KV))
+    macros = {"HEAD_DIM": HEAD_DIM, "BLOCK_Q": rows, "BLOCK_KV": keys, "WARPS": 4, "STAGES": 2}
     options = [
         f"--gpu-architecture={target or TARGETS[arch]}",
         "--std=c++17",
@@ -121,7 +125,8 @@ class Args:
         if arch == "sm80":
             tensors = (self.q, self.k, self.v, self.out, self.x, self.y, self.z, self.w, self.v_out, self.i, self.j)
             return _pointers(tensors) + numbers
-        maps = b"".join(_map(t, rows) for t, rows in ((self.q, 64), (self.k, BLOCK_KV), (self.v, BLOCK_KV)))
+        _, keys = TILES.get(arch, (BLOCK_Q, BLOCK_KV))
+        maps = b"".join(_map(t, rows) for t, rows in ((self.q, 64), (self.k, keys), (self.v, keys)))
         return maps + _pointers((self.out, self.x, self.y, self.z, self.w, self.v_out, self.i)) + numbers
 
 
@@ -288,6 +293,49 @@ def check_counters(arch: str, dtype: str) -> None:
         )
 
 
+def check_backward(arch: str, dtype: str) -> None:
+    """One step of one key tile and one query tile, in small integers, so that sums are exact. Rows end inside of the tiles; what is
+    past the end arrives as zeros, or as the number that is given, and is not written."""
+    import torch
+
+    torch.manual_seed(3)
+    (rows, keys), batch, heads, length, row0, tile = TILES[arch], 2, 3, 100, 64, 3
+    half, kept = _half(dtype), length - row0
+    q, k = (torch.randint(-2, 3, (batch, heads, length, HEAD_DIM), device="cuda").to(half) for _ in range(2))
+    numbers = torch.randint(-8, 9, (batch, heads, length), device="cuda").float()
+    squares, ordered = _nan(rows, 4), _nan(rows)
+    sums = torch.full((tile + 1, 2, rows, HEAD_DIM // 2), 5.0, device="cuda")
+    args = Args(
+        out=q, x=numbers, y=ordered, z=squares, w=sums, limit=7.0, n=tile, b=1, h=2, heads=heads, rows=length, row0=row0
+    )
+    args.strides = (q.stride(0), q.stride(1), q.stride(2))
+    launch(arch, dtype, "before", args.pack(arch))
+    tail = torch.zeros(rows, HEAD_DIM, dtype=torch.float64, device="cuda")
+    tail[:kept] = q[1, 2, row0:].double()
+    assert torch.equal(squares.double(), (tail * tail).sum(1)[:, None].expand(-1, 4)), "dot_rows"
+    assert sums[tile].eq(0).all() and sums[:tile].eq(5).all(), "clear_part"
+
+    key_tile = torch.zeros(keys, HEAD_DIM, dtype=torch.float64, device="cuda")
+    key_tile[:kept] = k[1, 2, row0:].double()
+    d = torch.randint(-8, 9, (keys, HEAD_DIM), device="cuda").float()
+    scores, before = _nan(keys, rows), d.double()
+    step = Args(q=q, k=k, x=d, y=ordered, z=scores, w=sums, n=tile, b=1, h=2, row0=row0)
+    launch(arch, dtype, "step", step.pack(arch))
+    column = torch.full((rows,), 7.0, dtype=torch.float64, device="cuda")
+    column[:kept] = numbers[1, 2, row0:].double()
+    wanted = key_tile @ tail.T + column
+    assert torch.equal(scores.double(), wanted), "scores, and numbers of columns"
+    weights = wanted.to(half).double()
+    assert torch.equal(d.double(), before + weights @ tail), "gemm_queries_async"
+
+    out = torch.full_like(q, 3.0)
+    args = Args(out=out, w=sums, limit=0.5, n=tile, b=1, h=2, heads=heads, rows=length, row0=row0, strides=args.strides)
+    launch(arch, dtype, "after", args.pack(arch))
+    expected = torch.full_like(q, 3.0)
+    expected[1, 2, row0:] = (weights.T @ key_tile)[:kept].to(half)
+    assert torch.equal(out, expected), "the sum of two copies, halved"
+
+
 BOTH: Final = ("sm80", "sm90a")
 TESTS: Final[Sequence[TrustTest]] = (
     TrustTest(
@@ -318,6 +366,16 @@ TESTS: Final[Sequence[TrustTest]] = (
         ("sm90a",), check_order,
     ),
     TrustTest("counters", ("finish_counters",), ("sm90a",), check_counters),
+    TrustTest(
+        "backward",
+        (
+            "SharedRow", "SharedPart", "OperandTile", "warpgroup_row", "dq_part", "load_row_async", "read_columns",
+            "gemm_keys_async", "gemm_queries_async", "gemm_dq_async", "cast_tile", "store_operand", "store_part",
+            "reduce_part_async", "scale", "dot_rows", "load_rows", "store_row_values", "clear_part", "load_part",
+            "store_part_rows", "fence.proxy.async", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group",
+        ),
+        ("backward",), check_backward,
+    ),
 )  # fmt: skip
 
 

@@ -192,13 +192,13 @@ def lower(options: Namespace) -> int:
     """Patch a CUDA kernel so that it says what a CuIR kernel says.
 
     The CuIR must be well-formed; what it computes, `cuirc verify` says."""
-    from cubridge.driver.kernels import choose_kernel
+    from cubridge.driver.kernels import choose_forward
     from cubridge.driver.lift import lift_kernel
     from cubridge.driver.lower import lower_kernel
     from cubridge.driver.transfer import check_structure
     from cubridge.judge.well_formed import verify_kernel
 
-    kernel = choose_kernel(options.kernel)
+    kernel = choose_forward(options.kernel)
     target = parse(read_source(options.target))
     dtype, head_dim = _form(options, target)
     lifted = lift_kernel(kernel, dtype, head_dim)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from cubridge.driver.adaptation import Adaptation
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.check import check_adapted
-from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.kernels import choose_forward
 from cubridge.driver.lift_source import lift_chosen
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.model.lift_judge import JudgedLift
@@ -94,7 +94,7 @@ def _adapt(request: Request, stages: ModelStages | None, watch: Stopwatch) -> Ad
     """All stages before the check. `stages`: those that a model does, if there is one."""
     dtype = request.dtype
     with watch.stage("read the kernel"):
-        chosen = choose_kernel(request.kernel)
+        chosen = choose_forward(request.kernel)
         lifted = lift_chosen(chosen, dtype, (request.shape or DEFAULT_SHAPE).D, stages)
         _check_source(lifted.kernel)
     with watch.stage("read the reference"):

@@ -61,7 +61,7 @@ def lift_form(kernel: ChosenKernel, form: Form, source: SourceFile | None = None
     """Errors: as `lift_kernel`, with the form; CU428 for a form of another head dim than its own."""
     try:
         lifted = lift_kernel(kernel, form.dtype, form.head_dim, source, form.instance).kernel
-        if head_dim_of(lifted) != form.head_dim:
+        if head_dim_of(lifted) not in (0, form.head_dim):
             message = f"the form for head dim {form.head_dim} computes with head dim {head_dim_of(lifted)}"
             raise CuError(Diagnostic(MISFIT, message, kernel.text.contract.place("head_dims")))
     except CuError as error:

@@ -12,12 +12,15 @@ from cubridge.backend.launch.device import KernelText
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.contract import Instantiation
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.families import take_forward
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SOURCE_REGIONS
 from cubridge.ir.types import DTYPES
 
 FOLDER: Final = KERNELS_DIR
 PACKAGED: Final = ("sm80", "sm90a")
+BACKWARD: Final = {"sm90a-backward-rows": "_rows", "sm90a-backward": "", "sm90a-backward-dq": "_dq"}
+"""The packaged kernels of a backward pass in the order in which they run, with what the names of their files end in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +42,55 @@ class ChosenKernel:
 
 def is_kernel_text(name: str) -> bool:
     """Does `name` stand for CUDA text, and not for CuIR."""
-    return name in PACKAGED or name.endswith(".cu")
+    return name in PACKAGED or name in BACKWARD or name.endswith(".cu")
 
 
 def choose_kernel(kernel: str) -> ChosenKernel:
-    """`sm80`, `sm90a`, or the path of a .cu whose contract lies beside it as .toml; a text without one is read under the
-    contract of the packaged kernel whose headers it includes. Headers that are not below its header root are the packaged ones.
+    """`sm80`, `sm90a`, a name of `BACKWARD`, or the path of a .cu whose contract lies beside it as .toml; a text without one is
+    read under the contract of the packaged kernel whose headers it includes. Headers that are not below its header root are the
+    packaged ones.
 
     Errors: OSError for a file that cannot be read; CU420 for an empty one; CU451 to CU455 for a faulty contract; CU840 for a
     name that is no kernel; CU841 for a text without a contract."""
-    if kernel in PACKAGED:
-        path = FOLDER / kernel / "attention_forward.cu"
-        return _read(kernel, SourceFile(f"{kernel}/{path.name}", path.read_bytes()), path.with_suffix(".toml"))
+    if (path := _packaged(kernel)) is not None:
+        source = SourceFile(f"{path.parent.name}/{path.name}", path.read_bytes())
+        return _read(kernel, source, path.with_suffix(".toml"))
     path = Path(kernel)
     if path.suffix != ".cu":
         message = f"`{kernel}` is not a kernel"
-        raise CuError(Diagnostic("CU840", message, help=f"{' or '.join(PACKAGED)}, or the path of a .cu file"))
+        names = ", ".join((*PACKAGED, *BACKWARD))
+        raise CuError(Diagnostic("CU840", message, help=f"{names}, or the path of a .cu file"))
     source = SourceFile.read(path)
     if not source.data.strip():
         raise CuError(Diagnostic("CU420", "the file is empty", _start(source)))
     contract = path.with_suffix(".toml")
     return _read(kernel, source, contract if contract.exists() else _packaged_contract(source))
+
+
+def choose_forward(kernel: str) -> ChosenKernel:
+    """As `choose_kernel`. Errors: besides, CU509."""
+    chosen = choose_kernel(kernel)
+    take_forward(chosen.text.contract.family, _start(chosen.text.source))
+    return chosen
+
+
+def backward_pass(kernel: ChosenKernel) -> tuple[ChosenKernel, ChosenKernel, ChosenKernel]:
+    """The three kernels of the backward pass that a kernel is one of: the packaged ones, or NAME_rows.cu, NAME.cu and NAME_dq.cu
+    beside each other. Errors: as `choose_kernel`."""
+    if kernel.name in BACKWARD:
+        names = [*BACKWARD]
+    else:
+        path = Path(kernel.name)
+        own = next((e for e in BACKWARD.values() if e and path.stem.endswith(e)), "")
+        names = [str(path.with_name(f"{path.stem.removesuffix(own)}{e}.cu")) for e in BACKWARD.values()]
+    rows, pairs, last = (choose_kernel(name) for name in names)
+    return rows, pairs, last
+
+
+def _packaged(name: str) -> Path | None:
+    if name in PACKAGED:
+        return FOLDER / name / "attention_forward.cu"
+    return FOLDER / "sm90a" / f"attention_backward{BACKWARD[name]}.cu" if name in BACKWARD else None
 
 
 def _packaged_contract(source: SourceFile) -> Path:

@@ -12,6 +12,7 @@ from cubridge.driver.lift_source import lift_source
 from cubridge.engine.values.launch import Launch
 from cubridge.engine.values.steps import TraceEvent, trace_values
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.families import take_forward
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.parser import parse
 from cubridge.ir.source import SourceFile
@@ -36,14 +37,16 @@ def trace(
     bf16 or fp16, small. `captures`: what else the kernel reads, by the names of `explain`; for an adaptation those of its
     `extra_inputs` where none are given. `watch`: names; only events that change one of them are given. `s` is a name, `row` stands
     for all fields of the row state and `smem.k` for all its slots. Errors: CU3xx, where the statement comes that has no value;
-    CU111 for inputs that are none, and for a block that the launch does not have."""
+    CU509 for a backward kernel; CU111 for inputs that are none, and for a block that the launch does not have."""
     q, k, v = _three(inputs)
     shape = Shape(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3])
     if captures is None and isinstance(kernel, Adaptation):
         attention = kernel.adapted.reference.attention
         captures = attention.captures(shape, attention.extra(shape), {"q": q, "k": k, "v": v})
     launch = Launch(shape, captures or {}, LAUNCH_CONSTANTS)
-    events = trace_values(_kernel(kernel, q), (q, k, v), launch, block)
+    traced = _kernel(kernel, q)
+    take_forward(traced.family, traced.span)
+    events = trace_values(traced, (q, k, v), launch, block)
     names = (watch,) if isinstance(watch, str) else tuple(watch)
     return (e for e in events if not names or any(_is_watched(name, names) for name in e.changed))
 

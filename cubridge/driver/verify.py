@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.forms import in_form, lift_form, listed_forms, to_run
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.sandbox.texts import tools_of
+from cubridge.driver.verify_backward import Examined, examine_backward, run_beside_packaged
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.families import FORWARD, take_forward
 from cubridge.ir.spec import Shape
 from cubridge.ir.tile_shape import dtype_of, head_dim
 from cubridge.judge.attention import Attention, full_attention
@@ -24,7 +26,6 @@ from cubridge.judge.tools import EMULATED_HEAD_DIM
 from cubridge.judge.well_formed import find_faults, verify_statically
 
 if TYPE_CHECKING:
-    from cubridge.driver.forms import Form
     from cubridge.driver.kernels import ChosenKernel
     from cubridge.driver.reference import TracedReference
     from cubridge.ir.nodes import Kernel
@@ -40,7 +41,8 @@ def examine_ir(kernel: Kernel, attention: Attention | None = None) -> tuple[Diag
     """Faults of a kernel in CuIR: static rules, order engine, then the value engine on tiny problems, whose results are
     compared, then single points of long ones. Errors: CU3xx where a run cannot go on."""
     known = attention or full_attention()
-    return find_faults(kernel) or _run_ir(kernel, known) or refuted(kernel, known)
+    run = run_beside_packaged if kernel.family != FORWARD else _run_ir
+    return find_faults(kernel) or run(kernel, known) or refuted(kernel, known)
 
 
 def _run_ir(kernel: Kernel, known: Attention) -> tuple[Diagnostic, ...]:
@@ -56,7 +58,9 @@ def _run_ir(kernel: Kernel, known: Attention) -> tuple[Diagnostic, ...]:
 
 
 def refuted(kernel: Kernel, known: Attention) -> tuple[Diagnostic, ...]:
-    """CU318 for each part of a kernel that the solver shows to be another than it should be."""
+    """CU318 for each part of a kernel that the solver shows to be another than it should be; none of backward kernels."""
+    if kernel.family != FORWARD:
+        return ()
     return tuple(
         Diagnostic("CU318", f"{part.name}: {part.counterexample}: {part.because}", kernel.span)
         for part in prove(kernel, known.spec)
@@ -66,16 +70,9 @@ def refuted(kernel: Kernel, known: Attention) -> tuple[Diagnostic, ...]:
 
 def not_proved(kernel: Kernel, attention: Attention | None = None) -> tuple[str, ...]:
     """Parts of a kernel without fault that runs alone speak for, each with the reason."""
+    if kernel.family != FORWARD:
+        return ("not proved for all sizes: a backward kernel, of which runs alone speak",)
     return tuple(map(str, unproved(prove(kernel, (attention or full_attention()).spec))))
-
-
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """What was found of a kernel text: faults, or the forms that were looked at and what runs alone speak for in them."""
-
-    faults: tuple[Diagnostic, ...]
-    forms: tuple[Form, ...] = ()
-    unproved: tuple[str, ...] = ()
 
 
 def examine_text(path: str, dtype: str | None, head_dim: int | None, attention: Attention | None = None) -> Examined:
@@ -83,6 +80,8 @@ def examine_text(path: str, dtype: str | None, head_dim: int | None, attention: 
     those that the emulator shows. A text without a reference is a source kernel and computes full attention.
     Errors: CU4xx where it cannot be lifted."""
     chosen = choose_kernel(path)
+    if chosen.text.contract.family != FORWARD:
+        return examine_backward(chosen, dtype, head_dim, attention or full_attention())
     forms = [lift_form(chosen, form) for form in listed_forms(chosen, dtype, head_dim)]
     for lifted in forms:
         if found := find_faults(lifted.kernel):
@@ -121,6 +120,7 @@ def _emulated(chosen: ChosenKernel, dtype: str, kernel: Kernel, known: Attention
 def run_against(kernel: Kernel, reference: TracedReference, shape: Shape | None) -> tuple[CaseResult, ...]:
     """A kernel in CuIR on the value engine, against a reference. Errors: CU2xx of the static rules, and as
     `check_long_lengths`, where all runs are right."""
+    take_forward(kernel.family, kernel.span)
     verify_statically(kernel)
     spec = reference.attention.spec
     sizes = replace(shape or reference.traced.shape, D=head_dim(kernel))

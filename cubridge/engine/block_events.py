@@ -95,8 +95,8 @@ class EventRun(ValueRun):
             if isinstance(operand, SharedRef) and operand.key in self.contents:
                 self.act("read", self.contents[operand.key], operand.key, stmt)
 
-    def store(self, agent: Team, stmt: Store, dst: Value, row: Value, src: Value) -> None:
-        super().store(agent, stmt, dst, row, src)
+    def store(self, agent: Team, stmt: Store, dst: Value, row: Value, src: Value, column: Value) -> None:
+        super().store(agent, stmt, dst, row, src, column)
         tile = self.tile_of(dst, row, self.tile(src, stmt).flat.shape[1])
         self.act("store", replace(tile, rows=tile.kept), None, stmt)
 

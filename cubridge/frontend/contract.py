@@ -11,10 +11,10 @@ from cubridge.frontend.contract_params import Names, read_params
 from cubridge.frontend.contract_table import Table
 from cubridge.ir.contract import ElementType, LaunchContract, MacroChoice, Role, TensorArgument, TensorMapSpec
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.families import FAMILIES, FORWARD
 from cubridge.ir.hardware import ARCHITECTURES
 from cubridge.ir.nodes import Name
 from cubridge.ir.source import SourceFile
-from cubridge.ir.source_map import SOURCE_REGIONS
 from cubridge.ir.types import DType
 
 CONTRACT_VERSION: Final = 1
@@ -82,7 +82,8 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
     if kernel is None:
         kernel = _read(path.parent / table.text("source"))
     arch, newer_archs = _arch(table)
-    backward = table.choice("pass", ["forward", "backward"], "forward") == "backward"
+    family = FAMILIES[table.choice("pass", list(FAMILIES), FORWARD)]
+    backward = family.name != FORWARD
     tensors = tuple(_tensor(name, entry, backward) for name, entry in table.tables("tensors"))
     missing = [name for name in _TENSORS if name != "lse" and all(t.name != name for t in tensors)]
     if missing and not backward:
@@ -113,7 +114,8 @@ def read_contract(path: Path, source: SourceFile | None = None) -> LaunchContrac
         shared_bytes=table.expr("shared_bytes"),
         query_tile=table.expr("query_tile"),
         key_tile=table.expr("key_tile"),
-        patchable=_patchable(table.table("patch")),
+        family=family.name,
+        patchable=_patchable(table.table("patch"), family.sources),
         equal_work=_equal_work(kernel),
         places={
             "head_dims": table.span("head_dims"),
@@ -202,12 +204,12 @@ def _tensor_map(name: str, table: Table, tensors: tuple[TensorArgument, ...]) ->
     return TensorMapSpec(name, tensor, box, table.integer("swizzle_bytes"), table.span("swizzle_bytes"))
 
 
-def _patchable(table: Table) -> tuple[str, ...]:
+def _patchable(table: Table, sources: tuple[str, ...]) -> tuple[str, ...]:
     table.check_keys(frozenset({"regions"}))
     regions = table.texts("regions")
     for name in regions:
-        if name not in SOURCE_REGIONS:
-            table.fail(f"no region `{name}`; there are {', '.join(SOURCE_REGIONS)}", "regions")
+        if name not in sources:
+            table.fail(f"no region `{name}`; there are {', '.join(sources)}", "regions")
     return tuple(regions)
 
 

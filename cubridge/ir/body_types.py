@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.evaluate import known_int
+from cubridge.ir.families import WALKS
 from cubridge.ir.nodes import (
     Attr,
     Barrier,
@@ -28,7 +29,7 @@ from cubridge.ir.nodes import (
     TileList,
 )
 from cubridge.ir.printer import print_expr
-from cubridge.ir.region_types import TILE_FIELDS, scalar_fields
+from cubridge.ir.region_types import family_of, scalar_fields, tile_fields
 from cubridge.ir.typecheck import BASE_NAMES, BOOL, FLOAT, INT, Scope, fail, infer
 from cubridge.ir.types import DType, ValueType
 
@@ -39,6 +40,7 @@ class Handle(StrEnum):
     TILE = "a query tile"
     KEYS = "a key sequence"
     ROW = "a row state"
+    KEPT = "a score state"
     RING = "a ring"
 
 
@@ -139,10 +141,14 @@ class BodyScope:
                 return self.names[name]
             case Call("work_tile", args):
                 return self._call(expr, args, (INT,) * len(self.kernel.schedule.params), Handle.TILE)
-            case Call("key_sequence", args):
+            case Call(name, args) if name in WALKS:
                 return self._call(expr, args, (Handle.TILE,), Handle.KEYS)
             case Call("row_state", args):
                 return self._call(expr, args, (), Handle.ROW)
+            case Call("score_state", args):
+                return self._call(expr, args, (), Handle.KEPT)
+            case Call("rows" | "columns", (tile, first, count)):
+                return self._window(expr, tile, first, count)
             case Call("Ring", args):
                 for arg in args:
                     if constant_int(self.kernel, arg) < 1:
@@ -168,7 +174,7 @@ class BodyScope:
         }
         for name, kind in self.names.items():
             if kind is Handle.TILE:
-                fields[name] = TILE_FIELDS
+                fields[name] = tile_fields(self.kernel)
             elif kind is Handle.RING:
                 fields[name] = RING_FIELDS
         return Scope(names, fields, {}, other_call=self._scalar_call)
@@ -176,12 +182,9 @@ class BodyScope:
     def _scalar_call(self, expr: Call) -> ValueType:
         """Calls that only orchestration has and that give a number."""
         match expr.fn, expr.args:
-            case "key_count", args:
-                return self._number(expr, args, (Handle.KEYS,), INT)
-            case "key_tile", args:
-                return self._number(expr, args, (Handle.KEYS, INT), INT)
-            case "key_masked", args:
-                return self._number(expr, args, (Handle.KEYS, INT), BOOL)
+            case name, args if name in family_of(self.kernel).walk[1:]:
+                takes, gives = _WALK[family_of(self.kernel).walk.index(name) - 1]
+                return self._number(expr, args, takes, gives)
             case "bytes", (Attr(Name("smem"), name),) if isinstance(_type(self.kernel.shared, name), Tile):
                 return INT
             case "present", (Attr(Name("p"), name),) if _optional(_type(self.kernel.params, name)):
@@ -230,6 +233,18 @@ class BodyScope:
             self._in_range(index, slot_count(self.kernel, kind))
         return shared_slot(self.kernel, kind) if isinstance(kind, Tile) else BarrierSlot()
 
+    def _window(self, expr: Call, tile: Expr, first: Expr, count: Expr) -> Kind:
+        """Some rows or columns of a shared tile."""
+        kind = self.kind(tile)
+        if not isinstance(kind, SharedSlot):
+            fail("CU202", f"`{expr.fn}` are of a shared tile, and this is {kind}", tile)
+        self.int(first)
+        size, has = constant_int(self.kernel, count), kind.rows if expr.fn == "rows" else kind.cols
+        begins = known_int(first, self.kernel.constant_values)
+        if not 0 < size <= has or (begins is not None and not 0 <= begins <= has - size):
+            fail("CU206", f"these {expr.fn} are outside of a tile with {has}", expr)
+        return replace(kind, rows=size) if expr.fn == "rows" else replace(kind, cols=size)
+
     def _in_range(self, index: Expr, slots: int) -> None:
         value = known_int(index, self.kernel.constant_values)
         if value is not None and not 0 <= value < slots:
@@ -248,6 +263,12 @@ class BodyScope:
         return View(kind.dtype, len(kind.shape) == 3, isinstance(kind, TensorMap))
 
 
+_WALK: Final[tuple[tuple[tuple[Kind, ...], ValueType], ...]] = (
+    ((Handle.KEYS,), INT),
+    ((Handle.KEYS, INT), INT),
+    ((Handle.KEYS, INT), BOOL),
+)
+"""What the regions of a walk take and give: the count, the tile of a step, and whether it is masked."""
 _CALL_HELP: Final = {
     "bytes": "`bytes(smem.NAME)` of a shared tile",
     "present": "`present(p.NAME)` of an optional parameter",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import zip_longest
 from typing import Final
 
 from lark import Token, Tree
 
 from cubridge.ir.build_expr import Arguments, ExprBuilder, fail, unknown
+from cubridge.ir.families import ALL_REGIONS, FAMILIES, FORWARD
 from cubridge.ir.nodes import (
     CUIR_VERSION,
-    REGIONS,
     Assign,
     Attr,
     BoolLit,
@@ -35,11 +35,21 @@ from cubridge.ir.nodes import (
     Stmt,
 )
 from cubridge.ir.source import Span
-from cubridge.ir.vocabulary import FIELD_FORMS, GEMMS, OP_FORMS, SCHEDULE, SECTIONS, VALUE_REGIONS
+from cubridge.ir.vocabulary import (
+    FIELD_FORMS,
+    GEMMS,
+    OP_FORMS,
+    QUERY_REGIONS,
+    SCHEDULE,
+    SCORE_STATE,
+    SECTIONS,
+    VALUE_REGIONS,
+)
 
-_VOID_REGIONS: Final = frozenset(REGIONS) - set(VALUE_REGIONS)
+_VOID_REGIONS: Final = frozenset(ALL_REGIONS) - {*VALUE_REGIONS, *QUERY_REGIONS}
 _STATEMENTS: Final = frozenset({*OP_FORMS, *_VOID_REGIONS})
 _TRAITS: Final = ("arch", "threads", "team", "row_origin")
+_FAMILY: Final = "family"
 _ALL_SECTIONS: Final = ("cuir", "const", *SECTIONS)
 
 
@@ -53,8 +63,9 @@ class Builder(ExprBuilder):
         self._check_version(items, sections)
         self._check_sections(items, sections)
         fields = {s.callee: tuple(self._fields(s)) for s in sections[2:]}
-        *regions, schedule, kernel = self._functions(items[len(sections) :])
         traits = self._traits(items[-1])
+        family = self._family(traits)
+        *regions, schedule, kernel = self._functions(items[len(sections) :], FAMILIES[family].regions)
         return Kernel(
             name=kernel.name,
             arch=self._text(traits["arch"]),
@@ -69,6 +80,8 @@ class Builder(ExprBuilder):
             regions=tuple(regions),
             schedule=schedule,
             body=kernel.body,
+            family=family,
+            score_state=fields.get(SCORE_STATE, ()),
             span=kernel.span,
         )
 
@@ -90,11 +103,13 @@ class Builder(ExprBuilder):
 
     def _check_sections(self, items: list[Tree[Token]], sections: list[Arguments]) -> None:
         help = f"the sections are {', '.join(_ALL_SECTIONS)}, each once, in this order and before the functions"
-        for section, expected in zip_longest(sections, _ALL_SECTIONS):
+        keeps = len(sections) > len(_ALL_SECTIONS) and sections[-1].callee == SCORE_STATE
+        known = (*_ALL_SECTIONS, SCORE_STATE) if keeps else _ALL_SECTIONS
+        for section, expected in zip_longest(sections, known):
             if section is None:
                 fail(f"section `{expected}(..)` is missing", sections[-1].span, help=help)
-            if section.callee not in _ALL_SECTIONS:
-                unknown("section", section.callee, _ALL_SECTIONS, section.span)
+            if section.callee not in known:
+                unknown("section", section.callee, known, section.span)
             if section.callee != expected:
                 fail(f"section `{section.callee}` is out of place", section.span, help=help)
             if section.positional:
@@ -122,7 +137,7 @@ class Builder(ExprBuilder):
 
     # ---- functions ---------------------------------------------------------------------------------------------------
 
-    def _functions(self, trees: list[Tree[Token]]) -> list[Function]:
+    def _functions(self, trees: list[Tree[Token]], known: Collection[str]) -> list[Function]:
         kinds = [str(tree.children[0]) for tree in trees]
         for kind, tree in zip(kinds, trees, strict=True):
             if kind not in ("region", "schedule", "kernel"):
@@ -133,8 +148,8 @@ class Builder(ExprBuilder):
             fail("a kernel has its regions, then one @schedule, then one @kernel", place)
         functions = [self._function(tree) for tree in trees]
         for region in functions[:-2]:
-            if region.name not in REGIONS:
-                unknown("region", region.name, REGIONS, region.span)
+            if region.name not in known:
+                unknown("region", region.name, known, region.span)
         if functions[-2].name != SCHEDULE:
             fail(f"the schedule is called `{SCHEDULE}`", functions[-2].span)
         if functions[-1].params or functions[-1].result is not None:
@@ -158,11 +173,17 @@ class Builder(ExprBuilder):
         arguments = tree.children[1]
         given = {}
         if isinstance(arguments, Tree):
-            given = self.bind(self.arguments(arguments, "kernel", arguments), (), _TRAITS)
+            given = self.bind(self.arguments(arguments, "kernel", arguments), (), (*_TRAITS, _FAMILY))
         missing = [t for t in _TRAITS if t not in given]
         if missing:
             fail(f"`@kernel(..)` needs `{missing[0]}=..`", self.span(tree.children[0] or tree))
         return given
+
+    def _family(self, traits: dict[str, Tree[Token]]) -> str:
+        if _FAMILY not in traits:
+            return FORWARD
+        name = self._text(traits[_FAMILY])
+        return name if name in FAMILIES else unknown("family", name, FAMILIES, self.span(traits[_FAMILY]))
 
     def _text(self, flat: Tree[Token]) -> str:
         item = _child(flat, 0)
@@ -236,10 +257,8 @@ class Builder(ExprBuilder):
         if len(given) != 2:
             fail(f"`{call.callee}` takes two tiles", call.span)
         a, b = self.expr(given["a"], depth), self.expr(given["b"], depth)
-        transposed = isinstance(b, Attr) and b.name == "T"
-        if isinstance(b, Attr) and transposed:
-            b = b.base
-        return Gemm(target, a, b, transposed, accumulate, GEMMS[call.callee], span=span)
+        (a, a_transposed), (b, transposed) = _factor(a), _factor(b)
+        return Gemm(target, a, b, transposed, accumulate, GEMMS[call.callee], a_transposed, span=span)
 
     def _register(self, target: Expr, call: Arguments, span: Span, depth: int) -> RegisterTile:
         given = self.bind(call, ("dtype", "rows", "cols"))
@@ -275,6 +294,11 @@ class Builder(ExprBuilder):
         if len(flat.children) != 1 or not isinstance(item, Tree) or item.data != "call":
             return None
         return self.arguments(_child(item, 1), self.word(item.children[0]), item)
+
+
+def _factor(tile: Expr) -> tuple[Expr, bool]:
+    """A factor of a gemm, and whether it is transposed."""
+    return (tile.base, True) if isinstance(tile, Attr) and tile.name == "T" else (tile, False)
 
 
 _BLOCKS: Final = ("if_statement", "for_statement", "while_statement")

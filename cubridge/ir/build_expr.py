@@ -36,6 +36,7 @@ from cubridge.ir.vocabulary import (
     ORCHESTRATION_CALLS,
     POWER,
     PRECEDENCE,
+    QUERY_REGIONS,
     SCHEDULE,
     UNARY,
     VALUE_REGIONS,
@@ -46,7 +47,7 @@ MAX_DEPTH: Final = 100
 """Bound on nesting plus the lengths of the operator chains on the way down, so that walks may recurse."""
 
 MAX_INT: Final = 2**63 - 1
-_CALLS: Final = frozenset({*FUNCTIONS, *ORCHESTRATION_CALLS, *VALUE_REGIONS, SCHEDULE})
+_CALLS: Final = frozenset({*FUNCTIONS, *ORCHESTRATION_CALLS, *VALUE_REGIONS, *QUERY_REGIONS, SCHEDULE})
 _WORD_HELP: Final = {
     "None": "CuIR has no None; `present(..)` tests an optional parameter",
     "and": "write `&`", "or": "write `|`", "not": "write `~`", "if": "write `where(condition, a, b)`",

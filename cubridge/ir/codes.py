@@ -119,6 +119,7 @@ CODES: Final[dict[str, str]] = {
     "CU506": "a captured value in a pass option with the wrong number of indices",
     "CU507": "an expression in a pass option of the wrong type",
     "CU508": "a captured value that the kernel cannot take by this name or type",
+    "CU509": "a backward kernel where a forward one is taken",
     "CU510": "a kernel does not show the size of its tiles",
     "CU511": "the mask of a kernel is no `where` over one predicate",
     "CU512": "the normalizer of a kernel is no running softmax",

@@ -238,6 +238,8 @@ class LaunchContract:
     shared_bytes: Expr
     query_tile: Expr
     key_tile: Expr
+    family: str
+    """Its job, of `families.FAMILIES`."""
     patchable: tuple[str, ...]
     """Regions that a patch may change."""
     equal_work: bool

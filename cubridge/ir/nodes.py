@@ -3,8 +3,9 @@
 A kernel is a list of typed fields (parameters, shared memory, state), region definitions (the only places where attention
 variants differ), and an orchestration body of statements. Names live in five scopes, told apart by prefix:
 
-    p.NAME      a kernel parameter             smem.NAME   shared memory           tile.NAME   a value of the query tile
-    row.NAME    the running state of a row     NAME        a local, an accessor, a size or a constant
+    p.NAME      a kernel parameter             smem.NAME   shared memory           tile.NAME   a value of the work tile
+    row.NAME    the running state of a row     kept.NAME   what is kept of a score
+    NAME        a local, an accessor, a size or a constant
 
 Accessors in region code: `i` absolute query row, `j` absolute key index (`kv_start` plus the column), `e` output column,
 `tile.h`, `tile.b`. Sizes, known everywhere: B, Hq, Hk, Lq, Lk, D. Named constants: inf, nan, LOG2E, LN2, pi.
@@ -245,6 +246,13 @@ class Partial(FieldType):
 
 
 @dataclass(frozen=True, slots=True)
+class Element(FieldType):
+    """One value per score."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Field(Node):
     name: str
     type: FieldType
@@ -312,8 +320,8 @@ class RegisterTile(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Gemm(Stmt):
-    """`dst (+)= a @ b` (`b.T` if `transposed`), fp32 accumulation. `asynchronous`: dst is poisoned and register operands are
-    frozen until the `wgmma_wait` of its group. Without `accumulate` dst is overwritten."""
+    """`dst (+)= a @ b` (`b.T` if `transposed`, `a.T` if `a_transposed`), fp32 accumulation. `asynchronous`: dst is poisoned and
+    register operands are frozen until the `wgmma_wait` of its group. Without `accumulate` dst is overwritten."""
 
     dst: Expr
     a: Expr
@@ -321,6 +329,7 @@ class Gemm(Stmt):
     transposed: bool
     accumulate: bool
     asynchronous: bool
+    a_transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +372,8 @@ class Cast(Op):
 @dataclass(frozen=True, slots=True)
 class CopyAsync(Op):
     """Start copying rows [row, row + rows of dst) of the view `src` (`p.k[tile.b, tile.hk]`); rows past the end become 0.
-    With `signal` (TMA) its bytes complete on that barrier, else it joins the open cp.async group."""
+    With `signal` (TMA) its bytes complete on that barrier, else it joins the open cp.async group. Of a view with one number a row,
+    `dst` is one row of numbers, and the view goes on to the last of them."""
 
     op: ClassVar[str] = "copy_async"
     keywords: ClassVar[tuple[str, ...]] = ("row", "signal")
@@ -389,14 +399,117 @@ class Copy(Op):
 
 @dataclass(frozen=True, slots=True)
 class Store(Op):
-    """Rows of register tile or row vector `src` to view `dst` from `row` on, cast to its type; rows past the end are dropped."""
+    """Rows of register tile or row vector `src` to view `dst` from `row` on, cast to its type; rows past the end are dropped.
+    `column`: its first column there, where it has not all of them."""
 
     op: ClassVar[str] = "store"
-    keywords: ClassVar[tuple[str, ...]] = ("row", "src")
+    keywords: ClassVar[tuple[str, ...]] = ("row", "src", "column")
     effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",))
     dst: Expr
     row: Expr
     src: Expr
+    column: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Op):
+    """Register tile or row vector `dst` becomes rows of view `src` from `row` on; those past the end become `past_end`."""
+
+    op: ClassVar[str] = "load"
+    keywords: ClassVar[tuple[str, ...]] = ("row", "past_end")
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",))
+    dst: Expr
+    src: Expr
+    row: Expr
+    past_end: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DotRows(Op):
+    """Row vector `dst` becomes the sum over columns of rows of view `a` from `row` on times those of `b`; 0 past the end."""
+
+    op: ClassVar[str] = "dot_rows"
+    keywords: ClassVar[tuple[str, ...]] = ("row",)
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",))
+    dst: Expr
+    a: Expr
+    b: Expr
+    row: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Clear(Op):
+    """The team makes all of view `dst` zeros."""
+
+    op: ClassVar[str] = "clear"
+    effect: ClassVar[Effect] = Effect(writes=("dst",))
+    dst: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Scale(Op):
+    """Every element of register tile `dst` is multiplied by `factor`."""
+
+    op: ClassVar[str] = "scale"
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",))
+    dst: Expr
+    factor: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class ReadShared(Op):
+    """Register tile `dst` becomes what shared tile `src` holds, read by each thread for itself."""
+
+    op: ClassVar[str] = "read_shared"
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",), order=Order.MEMORY)
+    dst: Expr
+    src: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class WriteShared(Op):
+    """Shared tile `dst`, or rows of one, becomes register tile `src`, written by each thread for itself: wgmma and bulk copies see
+    it after an `async_proxy_fence` of each and a meeting."""
+
+    op: ClassVar[str] = "write_shared"
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",), order=Order.MEMORY)
+    dst: Expr
+    src: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncProxyFence(Op):
+    """Orders this thread's earlier writes of shared memory before asynchronous reads (wgmma, bulk copies) of who meets it next."""
+
+    op: ClassVar[str] = "async_proxy_fence"
+    effect: ClassVar[Effect] = Effect(order=Order.MEMORY | Order.RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAsync(Op):
+    """One thread starts adding shared tile `src` to the view `dst`; joins its open bulk group, which reads `src` until its wait."""
+
+    op: ClassVar[str] = "reduce_async"
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("bulk copies",), order=Order.MEMORY)
+    dst: Expr
+    src: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCommit(Op):
+    """Close the open bulk group of this thread."""
+
+    op: ClassVar[str] = "bulk_commit"
+    effect: ClassVar[Effect] = Effect(changes=("bulk copies",))
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWaitRead(Op):
+    """Wait until at most `pending` bulk groups of this thread still read shared memory."""
+
+    op: ClassVar[str] = "bulk_wait_read"
+    effect: ClassVar[Effect] = Effect(changes=("bulk copies",), order=Order.ACQUIRE)
+    pending: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,7 +668,8 @@ class FinishCounters(Op):
 OPS: Final[dict[str, type[Op]]] = {
     c.op: c
     for c in (
-        Zero, Cast, CopyAsync, Copy, Store, CpAsyncCommit, CpAsyncWait, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
+        Zero, Cast, CopyAsync, Copy, Store, Load, DotRows, Clear, Scale, ReadShared, WriteShared, AsyncProxyFence, ReduceAsync,
+        BulkCommit, BulkWaitRead, CpAsyncCommit, CpAsyncWait, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
         BarrierInitFence, BarrierExpect, BarrierArrive, BarrierWait, NamedSync, NamedArrive, RingNext, RegistersRelease,
         RegistersTake, FinishCounters,
     )
@@ -581,7 +695,7 @@ REGIONS: Final[dict[str, tuple[str, ...]]] = {
 """Region functions with their arguments, in the order in which a kernel defines them. `key_sequence`, `key_count`, `key_tile`
 and `key_masked` make up the source region `kv_range`. `row_probs` acts on fragment rows r: rows with (row // 8) % ROWS == r."""
 
-TILE_ARGUMENTS: Final = ("s", "o", "lse")
+TILE_ARGUMENTS: Final = ("s", "o", "lse", "dp", "ds", "delta")
 """Arguments of regions that are fragments of a tile or of a row vector; what is assigned to them goes back to the caller."""
 
 
@@ -607,8 +721,9 @@ class Constant(Node):
 class Kernel(Node):
     """One instantiation of an attention kernel.
 
-    `team`: who shares a register tile, "block" or "warpgroup". `row_origin`: first row, within the query tile, of the team's
-    register tiles. `schedule`: the function `work_tile`, from block coordinates or a work index to a query tile."""
+    `team`: who shares a register tile, "block" or "warpgroup". `row_origin`: first row, within the work tile, of the team's
+    register tiles. `schedule`: the function `work_tile`, from block coordinates or a work index to a work tile. `family`: its job,
+    of `families.FAMILIES`. `score_state`: what a backward kernel keeps of its scores."""
 
     name: str
     arch: str
@@ -623,6 +738,8 @@ class Kernel(Node):
     regions: tuple[Function, ...]
     schedule: Function
     body: tuple[Stmt, ...]
+    family: str = "forward"
+    score_state: tuple[Field, ...] = ()
 
     def __str__(self) -> str:
         """Its CuIR text."""

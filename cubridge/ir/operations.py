@@ -21,8 +21,9 @@ class Order(Flag):
 class Effect:
     """An operation reads what its operands name. `writes`: the fields whose objects it also writes.
 
-    `needs`, `changes`: shared state that it reads and writes: `copies`, the open cp.async group; `wgmma`, the open wgmma group;
-    `registers`, all register tiles, as far as wgmma must be ordered with them; `initialisation` of barriers; `register budget`."""
+    `needs`, `changes`: shared state that it reads and writes: `copies`, the open cp.async group; `bulk copies`, the open bulk
+    group; `wgmma`, the open wgmma group; `registers`, all register tiles, as far as wgmma must be ordered with them;
+    `initialisation` of barriers; `register budget`."""
 
     writes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

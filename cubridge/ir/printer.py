@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import assert_never
 
+from cubridge.ir.families import FORWARD
 from cubridge.ir.nodes import (
     CUIR_VERSION,
     Assign,
@@ -43,6 +44,7 @@ from cubridge.ir.vocabulary import (
     OP_FORMS,
     POWER,
     PRECEDENCE,
+    SCORE_STATE,
     UNARY,
     Form,
 )
@@ -90,6 +92,7 @@ def _parts(kernel: Kernel) -> Iterator[str]:
             _section("shared", kernel.shared),
             _section("tile_state", kernel.tile_state),
             _section("row_state", kernel.row_state),
+            *([_section(SCORE_STATE, kernel.score_state)] if kernel.score_state else []),
         )
     )
     yield from (print_function(region) for region in kernel.regions)
@@ -98,6 +101,8 @@ def _parts(kernel: Kernel) -> Iterator[str]:
         f'arch="{kernel.arch}", threads={_expr(kernel.threads, 0)}, team="{kernel.team}", '
         f"row_origin={_expr(kernel.row_origin, 0)}"
     )
+    if kernel.family != FORWARD:
+        traits += f', family="{kernel.family}"'
     yield print_function(Function(kernel.name, (), kernel.body), f"@kernel({traits})")
 
 
@@ -150,8 +155,12 @@ def _stmt(stmt: Stmt) -> list[str]:
 def _gemm(gemm: Gemm) -> str:
     function = "gemm_async" if gemm.asynchronous else "gemm"
     assign = "+=" if gemm.accumulate else "="
-    b = _expr(gemm.b, ATOM) + ".T" if gemm.transposed else _expr(gemm.b, 0)
-    return f"{_expr(gemm.dst, 0)} {assign} {function}({_expr(gemm.a, 0)}, {b})"
+    a, b = _factor(gemm.a, gemm.a_transposed), _factor(gemm.b, gemm.transposed)
+    return f"{_expr(gemm.dst, 0)} {assign} {function}({a}, {b})"
+
+
+def _factor(tile: Expr, transposed: bool) -> str:
+    return _expr(tile, ATOM) + ".T" if transposed else _expr(tile, 0)
 
 
 def _form(name: str, form: Form, node: FieldType | Op) -> str:

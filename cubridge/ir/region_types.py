@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.families import COORDINATES, FAMILIES, FORWARD, Family
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
-    REGIONS,
     Assign,
     Attr,
     Call,
     Captured,
+    Element,
     Expr,
     Field,
     Function,
@@ -38,16 +39,28 @@ _INT_ROWS: Final = ValueType(DType.I32, frozenset({Axis.ROW}))
 SCORES: Final = ValueType(DType.F32, frozenset({Axis.ROW, Axis.KEY}))
 OUTPUT: Final = ValueType(DType.F32, frozenset({Axis.ROW, Axis.OUT}))
 ROWS: Final = ValueType(DType.F32, frozenset({Axis.ROW}))
+"""Of queries, wherever they lie in a fragment."""
 
 ACCESSORS: Final[Mapping[str, ValueType]] = {
     "i": _INT_ROWS,
     "j": ValueType(DType.I32, frozenset({Axis.KEY})),
     "e": ValueType(DType.I32, frozenset({Axis.OUT})),
 }
-TILE_FIELDS: Final[Mapping[str, ValueType]] = dict.fromkeys(("b", "h", "hk", "q_start"), INT)
+TILE_FIELDS: Final[Mapping[str, ValueType]] = dict.fromkeys(COORDINATES, INT)
+"""What schedules fill; each family has some of it."""
 _ARGUMENTS: Final[Mapping[str, ValueType]] = {
-    "s": SCORES, "o": OUTPUT, "lse": ROWS, "kv_start": INT, "r": INT, "t": INT,
+    **dict.fromkeys(("s", "dp", "ds", "w"), SCORES), "o": OUTPUT, **dict.fromkeys(("lse", "delta", "d_lse"), ROWS),
+    **dict.fromkeys(("kv_start", "q_start", "r", "t"), INT),
 }  # fmt: skip
+
+
+def tile_fields(kernel: Kernel) -> dict[str, ValueType]:
+    """What the schedule of this kernel fills."""
+    return dict.fromkeys(family_of(kernel).coordinates, INT)
+
+
+def family_of(kernel: Kernel) -> Family:
+    return FAMILIES[kernel.family]
 
 
 _COLLECTIVE: Final = (Result.ROW, Result.PARTIAL_ROW, Result.ADD_LANES)
@@ -55,12 +68,14 @@ _COLLECTIVE: Final = (Result.ROW, Result.PARTIAL_ROW, Result.ADD_LANES)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`writes`: tiles by name, states by prefix. `elementwise`: no reductions, and nothing that depends on how work is tiled."""
+    """`writes`: tiles by name, states by prefix; those in `makes` have no value yet. `elementwise`: no reductions, and nothing that
+    depends on how work is tiled."""
 
     accessors: str = ""
     writes: frozenset[str] = frozenset()
     elementwise: bool = False
     result: ValueType | None = None
+    makes: frozenset[str] = frozenset()
 
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -75,29 +90,64 @@ RULES: Final[Mapping[str, Rule]] = {
     "row_update": Rule("ij", frozenset({"row"})),
     "row_probs": Rule("ij", frozenset({"s", "row"})),
     "row_rescale": Rule("ie", frozenset({"o"}), True),
-    "row_finalize": Rule("ie", frozenset({"o", "lse"})),
+    "row_finalize": Rule("ie", frozenset({"o", "lse"}), makes=frozenset({"lse"})),
 }
+_BACKWARD: Final[Mapping[str, Rule]] = {
+    "tile_setup": Rule("j", frozenset({"tile"}), True),
+    "query_sequence": Rule(),
+    "query_count": Rule(result=INT),
+    "query_tile": Rule(result=INT),
+    "query_masked": Rule(result=BOOL),
+    "score": Rule("ij", frozenset({"s", "kept"}), True),
+    "mask": Rule("ij", frozenset({"s"}), True),
+    "probs": Rule("ij", frozenset({"s"}), True),
+    "probs_grad": Rule("ij", frozenset({"dp"}), True),
+    "score_grad": Rule("ij", frozenset({"ds"}), True),
+}
+_ROWS: Final[Mapping[str, Rule]] = {
+    "tile_setup": Rule("i", frozenset({"tile"}), True),
+    "row_terms": Rule("i", frozenset({"lse", "delta"}), True),
+}
+FAMILY_RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
+    FORWARD: RULES,
+    "backward": _BACKWARD,
+    "backward_rows": _ROWS,
+    "backward_dq": {"tile_setup": _ROWS["tile_setup"]},
+}
+
+
+def written_arguments(region: str) -> frozenset[str]:
+    """What a region of this name writes, in any family."""
+    return frozenset[str]().union(*(rules[region].writes for rules in FAMILY_RULES.values() if region in rules))
 
 
 def region_scope(kernel: Kernel, name: str) -> Scope:
     """What names stand for at the start of a region."""
-    arguments = [a for a in REGIONS[name] if a in _ARGUMENTS and a != "lse"]
+    family, rule = family_of(kernel), FAMILY_RULES[kernel.family][name]
+    given = family.regions[name]
+    arguments = [a for a in given if a in _ARGUMENTS and a not in rule.makes]
     names = dict(BASE_NAMES)
     names |= {c.name: INT if isinstance(c.value, int) else FLOAT for c in kernel.constants}
-    names |= {a: ACCESSORS[a] for a in RULES[name].accessors}
+    names |= {a: ACCESSORS[a] for a in rule.accessors}
     names |= {a: _ARGUMENTS[a] for a in arguments}
     fields = {"p": scalar_fields(kernel.params)}
-    tile = TILE_FIELDS | scalar_fields(kernel.tile_state)
-    if "tile" in REGIONS[name]:
+    tile = tile_fields(kernel) | scalar_fields(kernel.tile_state, family.rows)
+    if "tile" in given:
         fields["tile"] = tile
-    if "row" in REGIONS[name]:
+    if "row" in given:
         fields["row"] = scalar_fields(kernel.row_state)
-    if "keys" in REGIONS[name]:
-        fields["keys"] = _key_fields(kernel)
-    if name in ("score", "mask"):
-        del names["kv_start"], tile["q_start"]
+    if "kept" in given:
+        fields["kept"] = scalar_fields(kernel.score_state)
+    if family.sequence in given:
+        fields[family.sequence] = _key_fields(kernel)
+    if rule.elementwise and rule.accessors == "ij":
+        del names[_START[family.columns]], tile[_START[family.rows]]
     captured = {f.name: f.type for f in kernel.params if isinstance(f.type, Captured | TileList)}
     return Scope(names, fields, captured)
+
+
+_START: Final = {Axis.ROW: "q_start", Axis.KEY: "kv_start"}
+"""Where fragments begin, which the accessors take the place of."""
 
 
 def tile_list_scope(kernel: Kernel) -> Scope:
@@ -111,8 +161,9 @@ def tile_list_scope(kernel: Kernel) -> Scope:
 
 def check_region(kernel: Kernel, region: Function) -> tuple[Diagnostic, ...]:
     """Every fault of one region: CU201 to CU206, CU208."""
-    if region.params != REGIONS[region.name]:
-        arguments = ", ".join(REGIONS[region.name])
+    given = family_of(kernel).regions[region.name]
+    if region.params != given:
+        arguments = ", ".join(given)
         return (Diagnostic("CU205", f"this region is `{region.name}({arguments})`", region.span),)
     checker = _Checker(kernel, region)
     checker.run()
@@ -124,15 +175,16 @@ class _Checker:
 
     def __init__(self, kernel: Kernel, region: Function) -> None:
         self.region = region
-        self.rule = RULES[region.name]
+        self.rule = FAMILY_RULES[kernel.family][region.name]
+        self.family = family_of(kernel)
         self.start = region_scope(kernel, region.name)
         self.faults: list[Diagnostic] = []
         self.locals: dict[str, ValueType] = {}
 
     def run(self) -> None:
         scope = self.final_scope()
-        if "lse" in self.region.params and "lse" not in scope.names:
-            self.faults.append(Diagnostic("CU208", "`lse` is never written", self.region.span))
+        for name in sorted(self.rule.makes - scope.names.keys()):
+            self.faults.append(Diagnostic("CU208", f"`{name}` is never written", self.region.span))
         result = self.region.result
         try:
             if result is None or not _reads(result, scope.broken):
@@ -205,7 +257,7 @@ class _Checker:
         _fits(stmt, value, infer(target, scope))
 
     def _result(self, result: Expr | None, scope: Scope) -> None:
-        if self.region.name == "key_sequence":
+        if self.region.name in self.family.walk[:1]:
             _check_sequence(self.region, result, scope)
         elif result is None and self.rule.result is not None:
             raise CuError(Diagnostic("CU205", f"`{self.region.name}` returns nothing", self.region.span))
@@ -216,13 +268,19 @@ class _Checker:
                 fail("CU205", f"`{self.region.name}` returns {expected}, and this is {kind}", result)
 
 
+RECORDS: Final = {"key_sequence": "KeySequence", "query_sequence": "QuerySequence"}
+"""The record that each returns."""
+
+
 def _check_sequence(region: Function, result: Expr | None, scope: Scope) -> None:
-    if not isinstance(result, Record) or result.name != "KeySequence":
-        raise CuError(Diagnostic("CU205", "`key_sequence` returns `KeySequence(..)`", region.span))
+    record = RECORDS[region.name]
+    if not isinstance(result, Record) or result.name != record:
+        raise CuError(Diagnostic("CU205", f"`{region.name}` returns `{record}(..)`", region.span))
     for part in result.fields:
         kind = infer(part.value, scope)
         if kind.axes or kind.dtype.is_float:
-            fail("CU205", f"`{part.name}` is {kind}; a key sequence has integers and truths alone", part.value)
+            what = region.name.replace("_", " ")
+            fail("CU205", f"`{part.name}` is {kind}; a {what} has integers and truths alone", part.value)
 
 
 def _fits(stmt: Assign, value: ValueType, target: ValueType) -> None:
@@ -246,15 +304,17 @@ def _reads(node: Node, names: frozenset[str]) -> bool:
     return bool(names) and any(isinstance(n, Name) and n.id in names for n in walk(reads))
 
 
-def scalar_fields(fields: tuple[Field, ...]) -> dict[str, ValueType]:
-    """The fields that an expression may read as they are."""
+def scalar_fields(fields: tuple[Field, ...], rows: Axis = Axis.ROW) -> dict[str, ValueType]:
+    """The fields that an expression may read as they are. `rows`: the axis of a value per row of a fragment."""
     types: dict[str, ValueType] = {}
     for item in fields:
         match item.type:
             case Scalar(dtype):
                 types[item.name] = ValueType(dtype)
             case Row(dtype):
-                types[item.name] = ValueType(dtype, frozenset({Axis.ROW}))
+                types[item.name] = ValueType(dtype, frozenset({rows}))
+            case Element(dtype):
+                types[item.name] = ValueType(dtype, SCORES.axes)
             case Partial(dtype):
                 types[item.name] = ValueType(dtype, frozenset({Axis.ROW}), partial=True)
             case _:
@@ -263,8 +323,8 @@ def scalar_fields(fields: tuple[Field, ...]) -> dict[str, ValueType]:
 
 
 def _key_fields(kernel: Kernel) -> dict[str, ValueType]:
-    """The fields of a key sequence; an integer where its own region is at fault."""
-    region = next((r for r in kernel.regions if r.name == "key_sequence"), None)
+    """The fields of a sequence; an integer where its own region is at fault."""
+    region = next((r for r in kernel.regions if r.name in family_of(kernel).walk[:1]), None)
     if region is None or not isinstance(region.result, Record):
         return {}
     checker = _Checker(kernel, region)

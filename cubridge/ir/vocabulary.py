@@ -10,6 +10,7 @@ from cubridge.ir.nodes import (
     Barrier,
     Captured,
     Counters,
+    Element,
     FieldType,
     Global,
     Op,
@@ -40,15 +41,22 @@ ORCHESTRATION_CALLS: Final[dict[str, int]] = {
     "bytes": 1,  # of one slot of a shared tile
     "Ring": 1,
     "row_state": 0,
+    "score_state": 0,
+    "rows": 3,  # of a shared tile, from the first on so many
+    "columns": 3,
 }
 """Calls in expressions of the kernel body, with their arity; `work_tile` and the regions that return a value come on top."""
 
 VALUE_REGIONS: Final = ("key_sequence", "key_count", "key_tile", "key_masked")
+QUERY_REGIONS: Final = ("query_sequence", "query_count", "query_tile", "query_masked")
 SCHEDULE: Final = "work_tile"
 GEMMS: Final[dict[str, bool]] = {"gemm": False, "gemm_async": True}
 
 SECTIONS: Final = ("params", "variant_params", "shared", "tile_state", "row_state")
 """Sections of fields, in the order of the text, after `cuir(version=..)` and `const(..)`."""
+
+SCORE_STATE: Final = "score_state"
+"""The section after those, of a text that keeps something of its scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,7 @@ FIELD_FORMS: Final[dict[str, Form]] = {
         Form(Barrier, (), None, ("slots",)),
         Form(Row, ("dtype",)),
         Form(Partial, ("dtype",)),
+        Form(Element, ("dtype",)),
     )
 }
 

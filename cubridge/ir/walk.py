@@ -11,7 +11,7 @@ from cubridge.ir.nodes import NAMED_CONSTANTS, Attr, Expr, For, If, Index, Loop,
 
 N = TypeVar("N", bound=Node)
 
-SCOPES: Final = frozenset({"p", "smem", "tile", "row", "keys"})
+SCOPES: Final = frozenset({"p", "smem", "tile", "row", "keys", "kept", "queries"})
 """Names that stand for a scope, as in `p.exponent_scale`."""
 
 

@@ -9,7 +9,7 @@ from cubridge.ir.body_types import constant_int, constant_range
 from cubridge.ir.coordinates import of_thread
 from cubridge.ir.evaluate import known_int
 from cubridge.ir.hardware import WARPGROUP
-from cubridge.ir.nodes import Assign, Expr, For, If, Kernel, Loop, Name, RegisterTile, Stmt
+from cubridge.ir.nodes import Assign, Binary, Expr, For, If, Kernel, Loop, Name, RegisterTile, Stmt
 from cubridge.ir.walk import free_names, substitute, walk
 
 Threads = frozenset[int]
@@ -66,7 +66,12 @@ class Workers:
         return tuple(groups[thread // WARPGROUP] for thread in range(self.count))
 
     def _value(self, expr: Expr, thread: int) -> int | None:
-        return known_int(expr, self._constants | of_thread(thread))
+        """None where it is not known; a conjunction is false where one side is."""
+        match expr:
+            case Binary("&", left, right) if 0 in (self._value(left, thread), self._value(right, thread)):
+                return 0
+            case _:
+                return known_int(expr, self._constants | of_thread(thread))
 
     def _inlined(self, expr: Expr) -> Expr:
         """`expr` in terms of thread coordinates, as far as its locals have one definition each."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from traceback import extract_tb
 
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.families import take_forward
 from cubridge.ir.nodes import Kernel
 from cubridge.passes.base import Pass, PassContext, fault
 from cubridge.passes.pipeline import Pipeline
@@ -44,7 +45,8 @@ def run_pipeline(
     verify: Verify | None = None,
     watches: Sequence[Watch] = (),
 ) -> Kernel:
-    """The kernel after all passes. Errors: PassFault."""
+    """The kernel after all passes. Errors: CU509 for a backward kernel; PassFault."""
+    take_forward(kernel.family, kernel.span)
     ctx = ctx or PassContext()
     _check(kernel, None, kernel, verify)
     for at, step in enumerate(pipeline.passes):

@@ -9,32 +9,38 @@ from cubridge.ir.body_types import BarrierSlot, BodyScope, Handle, Kind, Registe
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.hardware import FRAGMENT_ROWS, MMA_COLUMNS, MMA_DEPTH, WARP, WARPGROUP
 from cubridge.ir.nodes import (
-    REGIONS,
     Assign,
     Attr,
     Break,
     Cast,
+    Clear,
     Copy,
     CopyAsync,
     Counters,
+    DotRows,
     Expr,
     For,
     Gemm,
     If,
     Kernel,
+    Load,
     Loop,
     Name,
     Op,
+    ReadShared,
+    ReduceAsync,
     RegionCall,
     RegisterTile,
+    Scale,
     SharedValue,
     Stmt,
     Store,
+    WriteShared,
     Zero,
 )
-from cubridge.ir.region_types import TILE_FIELDS
-from cubridge.ir.typecheck import BOOL, INT, fail
-from cubridge.ir.types import DType
+from cubridge.ir.region_types import family_of, tile_fields
+from cubridge.ir.typecheck import BOOL, FLOAT, INT, fail
+from cubridge.ir.types import Axis, DType
 from cubridge.ir.walk import field_names
 
 
@@ -56,7 +62,7 @@ def check_schedule(kernel: Kernel) -> Iterator[Diagnostic]:
     written: set[str] = set()
     for stmt in schedule.body[:-1]:
         match stmt:
-            case Assign(Attr(Name("tile"), name)) if name in TILE_FIELDS:
+            case Assign(Attr(Name("tile"), name)) if name in tile_fields(kernel):
                 written.add(name)
             case Assign(Name()):
                 pass
@@ -69,7 +75,7 @@ def check_schedule(kernel: Kernel) -> Iterator[Diagnostic]:
         yield Diagnostic("CU205", "the schedule does not end in `tile_setup(tile)`", schedule.span)
     if schedule.result != Name("tile"):
         yield Diagnostic("CU205", "the schedule does not return `tile`", schedule.span)
-    missing = [name for name in TILE_FIELDS if name not in written]
+    missing = [name for name in tile_fields(kernel) if name not in written]
     if missing:
         yield Diagnostic("CU208", f"the schedule leaves `tile.{missing[0]}` without a value", schedule.span)
 
@@ -126,7 +132,8 @@ class _Checker:
                 self._store_value(target, value, scope)
             case RegisterTile(name, dtype, rows, cols):
                 extents = [constant_int(self.kernel, e) for e in (rows, cols) if e is not None]
-                self.faults += _team_rows(self.kernel, extents[0], rows)
+                if len(extents) == 1 or extents[0] != 1:  # one row of numbers is the same for all rows of a team
+                    self.faults += _team_rows(self.kernel, extents[0], rows)
                 return scope.bind(name, Registers(dtype, extents[0], extents[1] if len(extents) > 1 else None))
             case If(condition):
                 scope.expect(condition, BOOL)
@@ -158,7 +165,9 @@ class _Checker:
             ):
                 kind = scope.kind(target)
                 scope.expect(value, kind)
-            case Attr(Name("tile"), name) if scope.names.get("tile") is Handle.TILE and name in TILE_FIELDS:
+            case Attr(Name("tile"), name) if scope.names.get("tile") is Handle.TILE and name in tile_fields(
+                self.kernel
+            ):
                 scope.int(value)
             case _:
                 fail("CU205", "this cannot be assigned to", target)
@@ -202,32 +211,47 @@ def _gemm(stmt: Gemm, scope: BodyScope) -> None:
     if (a.dtype is not b.dtype and not by_threads) or b.dtype not in (DType.BF16, DType.F16):
         fail("CU209", f"a gemm multiplies tiles of bf16 or of f16, not {a.dtype} and {b.dtype}", stmt.b)
     n, k = (b.rows, b.cols) if stmt.transposed else (b.cols, b.rows)
-    if (dst.rows, dst.cols, a.cols) != (a.rows, n, k):
-        other = f"{b}.T" if stmt.transposed else str(b)
-        fail("CU209", f"shapes do not fit: {dst} from {a} and {other}", stmt.dst)
+    m, depth = (a.cols, a.rows) if stmt.a_transposed else (a.rows, a.cols)
+    if (dst.rows, dst.cols, depth) != (m, n, k):
+        one, other = f"{a}{'.T' * stmt.a_transposed}", f"{b}{'.T' * stmt.transposed}"
+        fail("CU209", f"shapes do not fit: {dst} from {one} and {other}", stmt.dst)
+    if stmt.a_transposed and isinstance(a, Registers):
+        fail("CU209", "a factor in registers cannot be transposed", stmt.a)
     for what, extent, unit in (("columns", n, MMA_COLUMNS), ("depth", k, MMA_DEPTH)):
         if extent % unit:
             fail("CU207", f"a gemm of {extent} {what}: a multiple of {unit} is needed", stmt.b)
 
 
 def _region_call(stmt: RegionCall, region: str, args: tuple[Expr, ...], scope: BodyScope) -> None:
-    names = REGIONS[region]
-    if region == "tile_setup":
+    family = family_of(scope.kernel)
+    names = family.regions.get(region, ())
+    if region == "tile_setup" and not family.walks_heads:
         raise CuError(Diagnostic("CU205", "`tile_setup` is called by the schedule alone", stmt.span))
     if len(args) != len(names):
         raise CuError(Diagnostic("CU206", f"`{region}` takes {len(names)} arguments, not {len(args)}", stmt.span))
     for name, arg in zip(names, args, strict=True):
         match name:
-            case "s" | "o" | "lse":
-                tile = _registers(arg, scope)
-                if tile.dtype is not DType.F32 or (tile.cols is None) != (name == "lse"):
-                    fail("CU209", f"`{name}` of `{region}` is f32, {'a vector' if name == 'lse' else 'a tile'}", arg)
+            case "s" | "o" | "dp" | "ds" | "w" | "lse" | "delta" | "d_lse":
+                _fragment(name, arg, region, scope)
             case "tile":
                 scope.expect(arg, Handle.TILE)
             case "row":
                 scope.expect(arg, Handle.ROW)
+            case "kept":
+                scope.expect(arg, Handle.KEPT)
             case _:
                 scope.int(arg)
+
+
+def _fragment(name: str, arg: Expr, region: str, scope: BodyScope) -> None:
+    """A tile, or a number of each query: a row vector, or one row of numbers where queries are the columns of fragments."""
+    tile, is_vector = _registers(arg, scope), name in ("lse", "delta", "d_lse")
+    by_column = family_of(scope.kernel).columns is Axis.ROW
+    fits = (
+        (tile.rows == 1 if by_column else tile.cols is None) if is_vector else tile.cols is not None and tile.rows > 1
+    )
+    if tile.dtype is not DType.F32 or not fits:
+        fail("CU209", f"`{name}` of `{region}` is f32, {'a vector' if is_vector else 'a tile'}", arg)
 
 
 def _operation(stmt: Op, scope: BodyScope) -> None:
@@ -252,10 +276,12 @@ def _cast(stmt: Cast, scope: BodyScope) -> None:
 
 def _copy(stmt: CopyAsync, scope: BodyScope) -> None:
     dst, src = _slot(stmt.dst, scope), _view(stmt.src, scope)
-    if dst.dtype is not src.dtype or src.vector:
+    if dst.dtype is not src.dtype or (src.vector and dst.rows != 1):
         fail("CU209", f"a copy keeps the element type: {dst} from {src}", stmt.dst)
-    if src.mapped != (stmt.signal is not None):
-        message = "needs `signal=..`, a barrier" if src.mapped else "takes no signal: it joins a cp.async group"
+    if (src.mapped or src.vector) != (stmt.signal is not None):
+        message = (
+            "needs `signal=..`, a barrier" if stmt.signal is None else "takes no signal: it joins a cp.async group"
+        )
         fail(
             "CU202",
             f"a copy from {'a tensor map' if src.mapped else 'global memory'} {message}",
@@ -275,6 +301,46 @@ def _store(stmt: Store, scope: BodyScope) -> None:
     dst, src = _view(stmt.dst, scope), _registers(stmt.src, scope)
     if dst.vector != (src.cols is None) or not src.dtype.is_float or not dst.dtype.is_float or dst.mapped:
         fail("CU209", f"{src} cannot be stored to {dst}", stmt.src)
+    if stmt.column is not None:
+        scope.int(stmt.column)
+
+
+def _load(stmt: Load, scope: BodyScope) -> None:
+    dst, src = _registers(stmt.dst, scope), _view(stmt.src, scope)
+    if src.vector != (dst.cols is None) or dst.dtype is not src.dtype or src.mapped:
+        fail("CU209", f"{dst} cannot be loaded from {src}", stmt.dst)
+    if stmt.past_end is not None:
+        scope.expect(stmt.past_end, FLOAT)
+
+
+def _dot_rows(stmt: DotRows, scope: BodyScope) -> None:
+    dst, a, b = _registers(stmt.dst, scope), _view(stmt.a, scope), _view(stmt.b, scope)
+    if dst.cols is not None or dst.dtype is not DType.F32 or a != b or a.vector or a.mapped:
+        fail("CU209", f"a product of rows is an f32 vector of two views of rows: {dst} from {a} and {b}", stmt.dst)
+
+
+def _clear(stmt: Clear, scope: BodyScope) -> None:
+    if _view(stmt.dst, scope).mapped:
+        fail("CU202", "this cannot be written to", stmt.dst)
+
+
+def _scale(stmt: Scale, scope: BodyScope) -> None:
+    if _registers(stmt.dst, scope).dtype is not DType.F32:
+        fail("CU209", "what is scaled is f32", stmt.dst)
+    scope.expect(stmt.factor, FLOAT)
+
+
+def _through_shared(stmt: ReadShared | WriteShared, scope: BodyScope) -> None:
+    inside, outside = (stmt.src, stmt.dst) if isinstance(stmt, ReadShared) else (stmt.dst, stmt.src)
+    slot, tile = _slot(inside, scope), _registers(outside, scope)
+    if (slot.dtype, slot.rows, slot.cols) != (tile.dtype, tile.rows, tile.cols):
+        fail("CU209", f"{slot} and {tile} are not of one type and shape", outside)
+
+
+def _reduce(stmt: ReduceAsync, scope: BodyScope) -> None:
+    dst, src = _view(stmt.dst, scope), _slot(stmt.src, scope)
+    if dst.vector or dst.mapped or dst.dtype is not DType.F32 or src.dtype is not DType.F32:
+        fail("CU209", f"f32 tiles are added to f32 views: {src} to {dst}", stmt.src)
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------
@@ -321,5 +387,12 @@ TILE_RULES: Final[Mapping[type[Op], Callable[..., None]]] = {
     CopyAsync: _copy,
     Copy: _copy_now,
     Store: _store,
+    Load: _load,
+    DotRows: _dot_rows,
+    Clear: _clear,
+    Scale: _scale,
+    ReadShared: _through_shared,
+    WriteShared: _through_shared,
+    ReduceAsync: _reduce,
 }
 """Operations on tiles, whose operands must fit each other."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from cubridge.ir.families import named_arguments
 from cubridge.ir.nodes import (
-    REGIONS,
     TILE_ARGUMENTS,
     Assign,
     Attr,
@@ -30,13 +30,13 @@ from cubridge.ir.nodes import (
     RegisterTile,
     Stmt,
 )
-from cubridge.ir.operands import written_operands
+from cubridge.ir.operands import whole, written_operands
 from cubridge.ir.operations import Order
-from cubridge.ir.region_types import RULES
+from cubridge.ir.region_types import written_arguments
 from cubridge.ir.walk import blocks, children, walk
 
-_REGISTERS: Final = frozenset({*TILE_ARGUMENTS, "row"})
-"""What regions of a kernel body write; the tile is filled by the schedule, which nothing reorders."""
+_REGISTERS: Final = frozenset({*TILE_ARGUMENTS, "row", "kept", "tile"})
+"""What regions of a kernel body write."""
 
 _CLASHES: Final = ((Order.MEMORY, Order.ACQUIRE), (Order.MEMORY, Order.RELEASE), (Order.ACQUIRE, Order.RELEASE))
 
@@ -78,8 +78,8 @@ def effects(stmt: Stmt) -> Effects:
         case Gemm():
             return _gemm(stmt)
         case RegionCall(region, args):
-            written = RULES[region].writes & _REGISTERS
-            named = zip(REGIONS[region], args, strict=False)
+            written = written_arguments(region) & _REGISTERS
+            named = named_arguments(region, args).items()
             reads = (*(n for a in args for n in _read(a)), "registers")
             return _of(reads=reads, writes=(_base(arg) for name, arg in named if name in written))
         case Op():
@@ -158,12 +158,13 @@ def _indices(expr: Expr) -> tuple[str, ...]:
 
 def _base(expr: Expr) -> str:
     """The resource that an operand is a part of."""
+    expr = whole(expr)
     return _read(expr.base if isinstance(expr, Index) else expr)[0]
 
 
 def _target(target: Expr) -> tuple[str, ...]:
     match target:
         case Attr(Name("row" | "tile" as scope), name):
-            return (f"{scope}.{name}",)
+            return scope, f"{scope}.{name}"
         case _:
             return (_base(target),)

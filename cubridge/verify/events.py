@@ -57,7 +57,7 @@ def graph_key(graph: nx.DiGraph[Path]) -> str:
 def structure_difference(source: Kernel, target: Kernel) -> tuple[Diagnostic, ...]:
     """Where the orchestration of `target` is not that of `source`; () if only what a variant may change differs.
 
-    A variant may change region bodies, and the fields of `variant_params`, `tile_state` and `row_state`; nothing else.
+    A variant may change region bodies, and the fields of `variant_params`, `tile_state`, `row_state` and `score_state` alone.
     Errors: CU270 an event, CU271 a declaration or trait."""
     found = [*_declarations(source, target)]
     graphs = [event_graph(k) for k in (source, target)]
@@ -121,7 +121,7 @@ def _digest(parts: Iterable[str]) -> str:
 
 # ---- comparing -------------------------------------------------------------------------------------------------------
 
-_FIXED: Final = ("arch", "threads", "team", "row_origin", "constants", "shared")
+_FIXED: Final = ("family", "arch", "threads", "team", "row_origin", "constants", "shared")
 """Parts of a kernel that no variant changes."""
 
 

@@ -8,17 +8,22 @@ from typing import ClassVar
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.nodes import (
     Cast,
+    DotRows,
     Expr,
     Gemm,
     Kernel,
+    Load,
     Name,
+    ReadShared,
     RegionCall,
     RegisterTile,
+    Scale,
     Stmt,
     Store,
     WgmmaCommit,
     WgmmaFence,
     WgmmaWait,
+    WriteShared,
     Zero,
 )
 from cubridge.verify.flow import Facts, Flow
@@ -58,11 +63,11 @@ class _Fences(Flow[str]):
                 return facts
             case RegionCall(_, args):
                 return facts | _tiles(*args)
-            case Zero(dst):
+            case Zero(dst) | Scale(dst) | Load(dst) | DotRows(dst) | ReadShared(dst):
                 return facts | _tiles(dst)
             case Cast(dst, src):
                 return facts | _tiles(dst, src)
-            case Store(src=src):
+            case Store(src=src) | WriteShared(src=src):
                 return facts | _tiles(src)
             case _:
                 return facts

@@ -14,11 +14,11 @@ _HIDDEN: Final = Unary("-", Name("inf"))
 
 def check_fills(kernel: Kernel) -> Iterator[Diagnostic]:
     """CU226 for a value of `s` in the region `mask` that is neither `s` itself nor -inf."""
-    for value in _scores(kernel.region("mask").body, {}):
-        for arm in _arms(value):
-            if arm not in (Name("s"), _HIDDEN):
-                help = "a finite score counts as soon as all others of its row are as small; what changes scores is `score`"
-                yield Diagnostic("CU226", "the mask leaves a score other than `s` and -inf", arm.span, help=help)
+    values = (v for region in kernel.regions if region.name == "mask" for v in _scores(region.body, {}))
+    for arm in (arm for value in values for arm in _arms(value)):
+        if arm not in (Name("s"), _HIDDEN):
+            help = "a finite score counts as soon as all others of its row are as small; what changes scores is `score`"
+            yield Diagnostic("CU226", "the mask leaves a score other than `s` and -inf", arm.span, help=help)
 
 
 def _scores(body: tuple[Stmt, ...], local: dict[str, Expr]) -> Iterator[Expr]:

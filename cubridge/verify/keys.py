@@ -1,4 +1,5 @@
-"""Rule: every role walks the key sequence alike, each step once and in order, and so does each tensor that is copied for it."""
+"""Rule: every role walks the key sequence, or the query sequence, alike, each step once and in order, and so does each tensor that
+is copied for it."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Final
 from cubridge.ir.coordinates import of_thread
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import known_int
+from cubridge.ir.families import Family
 from cubridge.ir.hardware import WARPGROUP
 from cubridge.ir.nodes import (
     Assign,
@@ -28,6 +30,8 @@ from cubridge.ir.nodes import (
     RegionCall,
     Stmt,
 )
+from cubridge.ir.printer import print_expr
+from cubridge.ir.region_types import family_of
 from cubridge.ir.walk import rewrite, walk
 from cubridge.ir.workers import Workers
 
@@ -36,7 +40,10 @@ TRIP_COUNTS: Final = (0, 1, 2, 3, 5)
 MAX_STATEMENTS: Final = 20_000
 """Of one walk; a kernel takes a few hundred."""
 
-_PER_STEP: Final = ("score", "row_update")
+_NOT_ALWAYS: Final = ("mask", "row_probs")
+"""Regions that are called where a tile is masked, and for each fragment row."""
+_ONE_HEAD: Final = {"Hq": 1, "Hk": 1}
+"""Sizes of the walk: a query head for each key head."""
 
 
 def check_keys(workers: Workers) -> Iterable[Diagnostic]:
@@ -49,6 +56,8 @@ def check_keys(workers: Workers) -> Iterable[Diagnostic]:
 
 def _check_keys(workers: Workers) -> Iterator[Diagnostic]:
     kernel = workers.kernel
+    if not family_of(kernel).walk:
+        return
     for thread in range(0, workers.count, WARPGROUP if kernel.team == "warpgroup" else workers.count):
         for count in TRIP_COUNTS:
             visitor = _Walk(workers, thread, count)
@@ -64,7 +73,7 @@ def _compare(visitor: _Walk, count: int) -> Iterator[Diagnostic]:
         steps = [step for step, _ in visits]
         if steps != list(range(count)):
             shown = "unknown" if None in steps else ", ".join(map(str, steps)) or "no"
-            message = f"{what} walks the steps {shown} of a key sequence of {count}"
+            message = f"{what} walks the steps {shown} of a {visitor.family.walk[0].replace('_', ' ')} of {count}"
             late = next((stmt for at, (step, stmt) in enumerate(visits) if step != at), visits[-1][1])
             yield Diagnostic("CU217", message, late.span)
 
@@ -81,6 +90,19 @@ class _Walk:
     loops: list[tuple[For, int]] = field(default_factory=list)
     statements: int = 0
 
+    @property
+    def family(self) -> Family:
+        return family_of(self.workers.kernel)
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Regions that are called once for each step, and the argument that says which."""
+        start = print_expr(self.family.column_origin)
+        regions = {
+            name: args for name, args in self.family.regions.items() if start in args and name not in _NOT_ALWAYS
+        }
+        return {name: args.index(start) for name, args in regions.items()}
+
     def block(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
             self._count()
@@ -90,7 +112,8 @@ class _Walk:
         self.statements += 1
         if self.statements > MAX_STATEMENTS and self.loops:
             longest, _ = max(self.loops, key=lambda loop: loop[1])
-            message = f"the loop takes more than {MAX_STATEMENTS} statements where there are {self.count} key tiles"
+            what = self.family.walk[2].replace("_", " ")
+            message = f"the loop takes more than {MAX_STATEMENTS} statements where there are {self.count} {what}s"
             raise CuError(Diagnostic("CU267", message, longest.span, help="let it end after a few steps"))
 
     def _statement(self, stmt: Stmt) -> None:
@@ -115,14 +138,14 @@ class _Walk:
                 self.names[name] = self._known(value)
             case CopyAsync(_, Index(Attr(_, name)), row) | Copy(_, Index(Attr(_, name)), row):
                 self._visit(f"the copy of `p.{name}`", row, stmt)
-            case RegionCall(region, args) if region in _PER_STEP:
-                self._visit(f"`{region}`", args[1 if region == "score" else 2], stmt)
+            case RegionCall(region, args) if region in self.steps:
+                self._visit(f"`{region}`", args[self.steps[region]], stmt)
             case _:
                 pass
 
     def _visit(self, what: str, row: Expr, stmt: Stmt) -> None:
         for node in walk(self._known(row)):
-            if isinstance(node, Call) and node.fn == "key_tile":
+            if isinstance(node, Call) and node.fn == self.family.walk[2]:
                 self.visits.setdefault(what, []).append((self._value(node.args[1]), stmt))
 
     def _known(self, expr: Expr) -> Expr:
@@ -132,7 +155,7 @@ class _Walk:
             match node:
                 case Name(name) if name in self.names:
                     return self.names[name]
-                case Call("key_count"):
+                case Call(name) if name == self.family.walk[1]:
                     return IntLit(self.count)
                 case _:
                     return node
@@ -140,4 +163,5 @@ class _Walk:
         return rewrite(expr, change)
 
     def _value(self, expr: Expr) -> int | None:
-        return known_int(self._known(expr), self.workers.kernel.constant_values | of_thread(self.thread))
+        names = self.workers.kernel.constant_values | of_thread(self.thread) | _ONE_HEAD
+        return known_int(self._known(expr), names)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.families import FORWARD
 from cubridge.ir.nodes import (
     Assign,
     Call,
@@ -29,7 +30,7 @@ from cubridge.verify.flow import Facts, Flow
 
 def check_pipeline(kernel: Kernel) -> Iterable[Diagnostic]:
     """CU208 for a register tile or row state that is read and not written, CU214 for a step that is missing or taken twice."""
-    return _Pipeline(kernel).run()
+    return _Pipeline(kernel).run() if kernel.family == FORWARD else ()
 
 
 @dataclass(frozen=True, slots=True)

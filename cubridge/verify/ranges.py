@@ -13,6 +13,7 @@ from cubridge.ir.algebra.normal import poly, to_expr
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import Diagnostic
 from cubridge.ir.evaluate import evaluate_number
+from cubridge.ir.families import FORWARD
 from cubridge.ir.nodes import (
     SIZES,
     Assign,
@@ -110,7 +111,8 @@ class Ranges:
     def __post_init__(self) -> None:
         sizes = self.limits
         rows, keys = sizes["Lq"] + BEYOND, sizes["Lk"] + BEYOND
-        most = {"i": rows, "j": keys, "kv_start": keys, "e": 1024, "r": 16, "t": keys, "tile.q_start": rows}
+        most = {"i": rows, "j": keys, "kv_start": keys, "e": 1024, "r": 16, "t": max(rows, keys), "tile.q_start": rows}
+        most |= {"q_start": rows, "tile.kv_start": keys}
         most |= {"tile.b": sizes["B"] - 1, "tile.h": sizes["Hq"] - 1, "tile.hk": sizes["Hk"] - 1}
         self.names |= {name: Interval(1, value) for name, value in sizes.items()}
         self.names |= {name: Interval(0, value) for name, value in most.items()}
@@ -120,6 +122,8 @@ class Ranges:
     def of(kernel: Kernel, limits: Mapping[str, int] = LIMITS, captured: Interval = EVERYTHING) -> Ranges:
         """With what is known of a kernel's constants and parameters."""
         ranges = Ranges(limits, captured, kernel.params)
+        if kernel.family != FORWARD:
+            ranges.grown.pop("t")  # of a query tile too
         ranges.names |= {c.name: Interval.exactly(c.value) for c in kernel.constants if isinstance(c.value, int)}
         for item in kernel.params:
             if isinstance(item.type, Scalar) and item.type.host is not None and item.type.dtype.is_int:

@@ -21,6 +21,7 @@ from cubridge.ir.nodes import (
     Name,
     NamedArrive,
     NamedSync,
+    ReadShared,
     RegistersRelease,
     RegistersTake,
     Stmt,
@@ -180,7 +181,7 @@ class _Leaders(Flow[str]):
         match stmt:
             case WgmmaWait() | BlockSync() | NamedSync():
                 return frozenset({"together"})
-            case Gemm():
+            case Gemm() | ReadShared():
                 return frozenset()
             case Assign(_, value) if any(isinstance(n, Attr) and n.base == Name("smem") for n in walk(value)):
                 return frozenset()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cubridge.ir.diagnostics import Diagnostic, Note
+from cubridge.ir.families import FORWARD
 from cubridge.ir.nodes import Assign, Attr, Expr, Field, Function, If, Kernel, Name, Node, Stmt
 from cubridge.ir.walk import walk
 
@@ -39,6 +40,8 @@ def check_tile_state(kernel: Kernel) -> Iterator[Diagnostic]:
 
 def check_row_state(kernel: Kernel) -> Iterator[Diagnostic]:
     """CU208 for a field of the row state that is read before it is written, is never read, or never follows the keys."""
+    if kernel.family != FORWARD:
+        return
     written = {name: _written(kernel.region(name)) for name in _BEFORE}
     for name, before in _BEFORE.items():
         region = kernel.region(name)
@@ -54,6 +57,15 @@ def check_row_state(kernel: Kernel) -> Iterator[Diagnostic]:
                 known.add(attr.name)
     for item in kernel.row_state:
         yield from _lifetime(kernel, item, written)
+
+
+def check_score_state(kernel: Kernel) -> Iterator[Diagnostic]:
+    """CU208 for what is kept of a score, and `score` does not write or `score_grad` does not read."""
+    for item in kernel.score_state:
+        if item.name not in _written(kernel.region("score")):
+            yield Diagnostic("CU208", f"`kept.{item.name}` has no value: `score` does not write it", item.span)
+        if not any(a.name == item.name and reads for a, reads in _accesses(kernel.region("score_grad").body, "kept")):
+            yield Diagnostic("CU208", f"`kept.{item.name}` is never read", item.span, help="drop it")
 
 
 def _lifetime(kernel: Kernel, item: Field, written: dict[str, set[str]]) -> Iterator[Diagnostic]:

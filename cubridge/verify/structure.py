@@ -10,12 +10,12 @@ from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.hardware import ARCHITECTURES
 from cubridge.ir.nodes import (
-    REGIONS,
     Attr,
     Barrier,
     Captured,
     Constant,
     Counters,
+    Element,
     Expr,
     Field,
     FieldType,
@@ -31,7 +31,13 @@ from cubridge.ir.nodes import (
     Tile,
     TileList,
 )
-from cubridge.ir.region_types import ACCESSORS, TILE_FIELDS, check_region, tile_list_scope
+from cubridge.ir.region_types import (
+    ACCESSORS,
+    check_region,
+    family_of,
+    tile_fields,
+    tile_list_scope,
+)
 from cubridge.ir.typecheck import BASE_NAMES, FLOAT, INT, Scope, fail, infer
 from cubridge.ir.types import DType
 from cubridge.ir.vocabulary import SCHEDULE
@@ -43,21 +49,22 @@ _PLACES: Final[dict[str, tuple[type[FieldType], ...]]] = {
     "shared": (Tile, SharedValue, Barrier),
     "tile_state": (Scalar, Row),
     "row_state": (Row, Partial),
+    "score_state": (Element,),
 }
 
 
 def check_structure(kernel: Kernel) -> Iterator[Diagnostic]:
     """CU205 unless the regions are there, once and in order, and CU200 for a name that two things share."""
-    names = tuple(r.name for r in kernel.regions)
+    names, known = tuple(r.name for r in kernel.regions), family_of(kernel).regions
     for region in kernel.regions:
-        if region.name not in REGIONS:
+        if region.name not in known:
             yield Diagnostic("CU205", f"`{region.name}` is no region", region.span)
-    missing = [name for name in REGIONS if name not in names]
+    missing = [name for name in known if name not in names]
     if missing:
         yield Diagnostic("CU205", f"the kernel has no region `{missing[0]}`", kernel.span)
-    elif names != tuple(REGIONS):
-        place = next(r.span for r, name in zip(kernel.regions, REGIONS, strict=False) if r.name != name)
-        yield Diagnostic("CU205", f"regions stand once, in the order {', '.join(REGIONS)}", place)
+    elif names != tuple(known):
+        place = next(r.span for r, name in zip(kernel.regions, known, strict=False) if r.name != name)
+        yield Diagnostic("CU205", f"regions stand once, in the order {', '.join(known)}", place)
     if kernel.schedule.name != SCHEDULE:
         yield Diagnostic("CU205", f"the schedule is called `{SCHEDULE}`", kernel.schedule.span)
     yield from _shared_names(kernel)
@@ -74,8 +81,9 @@ def _shared_names(kernel: Kernel) -> Iterator[Diagnostic]:
         "constants": (kernel.constants, taken),
         "params": (kernel.params, frozenset()),
         "shared": (kernel.shared, frozenset()),
-        "tile_state": (kernel.tile_state, frozenset(TILE_FIELDS)),
+        "tile_state": (kernel.tile_state, frozenset(tile_fields(kernel))),
         "row_state": (kernel.row_state, frozenset()),
+        "score_state": (kernel.score_state, frozenset()),
     }
     for group, (items, reserved) in groups.items():
         seen: dict[str, Node] = {}
@@ -113,7 +121,7 @@ def check_regions(kernel: Kernel) -> Iterator[Diagnostic]:
 def check_fields(kernel: Kernel) -> Iterator[Diagnostic]:
     """CU202, CU205, CU207: every field is of a type for its section, with well-typed expressions."""
     sections = {"params": kernel.params, "shared": kernel.shared}
-    sections |= {"tile_state": kernel.tile_state, "row_state": kernel.row_state}
+    sections |= {"tile_state": kernel.tile_state, "row_state": kernel.row_state, "score_state": kernel.score_state}
     for section, fields in sections.items():
         for item in fields:
             if not isinstance(item.type, _PLACES[section]):

@@ -20,7 +20,8 @@ from cubridge.verify.pipeline import check_pipeline
 from cubridge.verify.ranges import check_body_ranges, check_region_ranges
 from cubridge.verify.roles import check_leaders, check_named_barriers, check_registers
 from cubridge.verify.skips import check_skips
-from cubridge.verify.state import check_row_state, check_tile_state
+from cubridge.verify.state import check_row_state, check_score_state, check_tile_state
+from cubridge.verify.steps import check_steps
 from cubridge.verify.structure import check_fields, check_regions, check_structure, check_traits
 from cubridge.verify.waits import check_waits
 
@@ -34,6 +35,7 @@ REGION_TYPES: Final[tuple[Rule, ...]] = (check_regions,)
 REGION_RULES: Final[tuple[Rule, ...]] = (
     check_tile_state,
     check_row_state,
+    check_score_state,
     check_fills,
     check_region_ranges,
     check_skips,
@@ -42,6 +44,7 @@ REGION_RULES: Final[tuple[Rule, ...]] = (
 BODY_TYPES: Final[tuple[Rule, ...]] = (check_schedule, check_body)
 BODY_RULES: Final[tuple[Rule, ...]] = (
     check_pipeline,
+    check_steps,
     check_waits,
     check_fences,
     check_groups,
@@ -83,7 +86,7 @@ def _has_sound_body(kernel: Kernel, constants: tuple[type, ...]) -> bool:
 def _without_variant(kernel: Kernel) -> Kernel:
     """What variants have in common: no regions, no state, no parameters of a variant."""
     fixed = tuple(f for f in kernel.params if f.fixed)
-    return replace(kernel, params=fixed, tile_state=(), row_state=(), regions=())
+    return replace(kernel, params=fixed, tile_state=(), row_state=(), score_state=(), regions=())
 
 
 def _run(rules: Iterable[Rule], kernel: Kernel) -> set[Diagnostic]:

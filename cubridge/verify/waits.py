@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from cubridge.ir.body_types import shared_slot
 from cubridge.ir.diagnostics import Diagnostic
+from cubridge.ir.families import FORWARD
 from cubridge.ir.nodes import (
     Assign,
     Attr,
@@ -37,11 +38,13 @@ from cubridge.verify.flow import Facts, Flow
 
 
 def check_waits(kernel: Kernel) -> Iterable[Diagnostic]:
-    """CU212 for a use that no wait comes before, CU213 for bytes that do not add up, CU215 for a slot never handed on."""
-    rings = _Rings.of(kernel)
-    waits = _Waits(kernel, rings)
-    yield from waits.run()
+    """CU212 for a use that no wait comes before, CU213 for bytes that do not add up, CU215 for a slot never handed on. A backward
+    kernel waits for what its next step needs if there is one, which flow without values cannot follow: of it, the bytes alone."""
     yield from _Expects(kernel).run()
+    if kernel.family != FORWARD:
+        return
+    waits = _Waits(kernel, _Rings.of(kernel))
+    yield from waits.run()
     yield from _Releases(kernel, waits.handed_by()).run()
 
 

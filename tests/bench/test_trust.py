@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bench.trust.gpu import BOTH, TESTS, TrustTest, compiled
+from bench.trust.gpu import TARGETS, TESTS, TrustTest, compiled
 from bench.trust.page import PAGE, gpu_tests, page
 from cubridge.frontend.cuda.lemmas import load_lemmas
 from cubridge.frontend.cuda.vocabulary import INSTRUCTIONS
@@ -26,7 +26,7 @@ def test_tests_cover_rows_that_exist() -> None:
         assert [c for c in test.covers if c not in names and not any(i.startswith(c) for i in INSTRUCTIONS)] == []
 
 
-@pytest.mark.parametrize("arch", BOTH)
+@pytest.mark.parametrize("arch", TARGETS)
 def test_the_gpu_tests_compile(arch: str) -> None:
     output = compiled(arch, "bf16")
     assert output.cubin is not None, output.log

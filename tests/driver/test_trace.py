@@ -104,6 +104,11 @@ def test_what_is_no_launch_is_refused(given: list[Tensor], block: int, said: str
         _first(cubridge.trace(kernel("sm80"), given, block=block))
 
 
+def test_a_backward_kernel_is_refused() -> None:
+    with pytest.raises(CuError, match="only forward kernels"):
+        _first(cubridge.trace("sm90a-backward", inputs()))
+
+
 def test_a_deadlock_ends_the_trace_where_it_happens() -> None:
     stuck = kernel("sm90a", ("if leader:\n    barrier_arrive(smem.v_empty[v_slot])", ""))
     seen: list[TraceEvent] = []

@@ -157,9 +157,9 @@ def test_every_form_compiles_and_keeps_its_gemms_in_flight(head_dim: int) -> Non
 STEP: Final = "\n                    "
 """Before a line of the loop over query tiles."""
 WRONG: Final[dict[str, Edits]] = {
-    "delta missing": (*CAUSAL, (ROWS, "0.f : sum - d_lse", "0.f : -d_lse")),
-    "dlse ignored": (*CAUSAL, (ROWS, "sum - d_lse.ptr[row]", "sum")),
-    "LSE off by ln 2": (*CAUSAL, (ROWS, "lse * LOG2E;", "(lse + LN2) * LOG2E;")),
+    "delta missing": (*CAUSAL, (ROWS, "0.f : delta[r] - d_lse[r]", "0.f : -d_lse[r]")),
+    "dlse ignored": (*CAUSAL, (ROWS, "delta[r] - d_lse[r]", "delta[r]")),
+    "LSE off by ln 2": (*CAUSAL, (ROWS, "lse[r] * LOG2E;", "(lse[r] + LN2) * LOG2E;")),
     "derivative of the weight dropped": (*CAUSAL, (PAIRS, "w[r][c] * (dp[r][c] - delta[c])", "dp[r][c] - delta[c]")),
     "scale on dq only": (*CAUSAL, (PAIRS, "            scale(dk, p.grad_scale);\n", "")),
     "scale on dk only": (*CAUSAL, (LAST, "    scale(dq, p.grad_scale);\n", "")),
@@ -208,8 +208,8 @@ def test_missing_order_is_noticed(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [("[tensors.d_lse]", "[tensors.bias]", "`bias`"), ('pass = "backward"', 'pass = "sideways"', "sideways"),
-     ('pass = "backward"\n', "", "`o`")],
+    [("[tensors.d_lse]", "[tensors.bias]", "`bias`"), ('pass = "backward_rows"', 'pass = "sideways"', "sideways"),
+     ('pass = "backward_rows"\n', "", "`o`")],
 )  # fmt: skip
 def test_a_contract_that_is_none(tmp_path: Path, old: str, new: str, said: str) -> None:
     folder = KERNELS_DIR / "sm90a"

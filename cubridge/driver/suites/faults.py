@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.kernels import choose_forward
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.sandbox.texts import tools_of
 from cubridge.driver.stopwatch import Progress, counted, silent
@@ -113,7 +113,7 @@ def fault_table(
 ) -> FaultTable:
     """Judge every `step`-th fault of a kernel text. `say` hears what is not judged, and why. Errors: what lifting it
     says, and what the engines and the emulator say of the kernel itself."""
-    chosen = choose_kernel(kernel)
+    chosen = choose_forward(kernel)
     lifted = lift_kernel(chosen, dtype, head_dim).kernel
     judge = make_judge(lifted, dict(LAUNCH_CONSTANTS))
     faults = list(enumerate_faults(lifted))[::step]

@@ -7,11 +7,13 @@ between its threads give a mask of active threads, so that `if thread == 0:` and
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from cubridge.engine.core.operands import GlobalRef, Lanes, Ring, SharedRef, Value, fault, lanes_or_one
 from cubridge.ir.evaluate import Meaning
 from cubridge.ir.nodes import Attr, Call, Expr, Index, Name
+from cubridge.ir.operands import WINDOWS
 
 
 class Names(Protocol):
@@ -74,6 +76,8 @@ class _OfAgent(Meaning[Names]):
                 return lambda agent: Ring(agent.machine.decide_int(slots(agent), expr))
             case "row_state", ():
                 return lambda agent: agent.machine.row_state(agent, expr)
+            case "score_state", ():
+                return lambda agent: agent.machine.score_state(agent, expr)
             case fn, args:
                 parts = [self.compile(a) for a in args]
                 return lambda agent: agent.machine.call(agent, fn, tuple(part(agent) for part in parts), expr)
@@ -89,6 +93,8 @@ def compile_expr(expr: Expr) -> Closure:
 
 def compile_operand(expr: Expr) -> Closure:
     """`expr` as an operand of a statement: a SharedRef, a GlobalRef, or what the name of a local stands for."""
+    if isinstance(expr, Call) and expr.fn in WINDOWS:
+        return _window(expr)
     base, indices = (expr.base, expr.indices) if isinstance(expr, Index) else (expr, ())
     match base:
         case Attr(Name("smem"), name):
@@ -98,6 +104,17 @@ def compile_operand(expr: Expr) -> Closure:
             return lambda agent: GlobalRef(name, tuple(part(agent) for part in parts), expr)
         case _:
             return compile_expr(expr)
+
+
+def _window(expr: Call) -> Closure:
+    """Rows or columns of a shared tile."""
+    tile, first, count = compile_operand(expr.args[0]), compile_expr(expr.args[1]), compile_expr(expr.args[2])
+
+    def make(agent: Names) -> Value:
+        begins, size = (agent.machine.decide_int(x(agent), expr) for x in (first, count))
+        return replace(tile(agent), window=(expr.fn, begins, size))
+
+    return make
 
 
 def _local(expr: Expr, name: str) -> Closure:

@@ -63,6 +63,9 @@ class Machine(Generic[A]):
     def row_state(self, agent: A, node: Expr) -> Value:
         raise NotImplementedError
 
+    def score_state(self, agent: A, node: Expr) -> Value:
+        raise NotImplementedError
+
     def element(self, name: str, indices: tuple[Value, ...], node: Expr) -> Value:
         raise fault("CU301", "an element of a captured tensor has no value in a kernel body", node)
 
@@ -157,8 +160,10 @@ class Machine(Generic[A]):
                 agent.names[name] = value
             case Attr(Name("smem"), name):
                 self.store_shared(agent, name, value, stmt)
+            case Attr(Name("tile"), name) if "tile" in agent.names:
+                setattr(agent.names["tile"], name, value)
             case _:
-                raise fault("CU301", "a kernel body assigns to locals and to shared scalars", stmt)
+                raise fault("CU301", "a kernel body assigns to locals, to its work tile and to shared scalars", stmt)
 
     def ring_next(self, agent: A, stmt: RingNext, ring: Value) -> None:
         ring = ring

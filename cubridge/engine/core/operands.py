@@ -31,11 +31,13 @@ def lanes_or_one(values: Iterable[Value]) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class SharedRef:
-    """A slot of a shared object, where it is named as an operand."""
+    """A slot of a shared object, where it is named as an operand. `window`: the rows or columns of it that are meant, if not all:
+    which of the two, the first, and how many."""
 
     name: str
     slot: int
     node: Expr
+    window: tuple[str, int, int] | None = None
 
     @property
     def key(self) -> tuple[str, int]:

@@ -2,8 +2,8 @@
 
 A clock is a list with one number per component. A warp has two: `control` (it has come this far) and `memory` (its accesses up
 to here are done). Two, because a wgmma starts when all four warps of a warpgroup have issued it, which orders the control of
-those warps but not their memory. Asynchronous work has components of its own: the copy groups of a warp, the gemm groups of a
-warpgroup, the phases of an mbarrier; each completes in order, so that one number says what is done.
+those warps but not their memory. Asynchronous work has components of its own: the copy groups and bulk groups of a warp, the
+gemm groups of a warpgroup, the phases of an mbarrier; each completes in order, so that one number says what is done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Components:
 
     @property
     def size(self) -> int:
-        return 3 * self.warps + self.warpgroups + self.barriers
+        return 4 * self.warps + self.warpgroups + self.barriers
 
     def control(self, warp: int) -> int:
         return warp
@@ -37,11 +37,14 @@ class Components:
     def copies(self, warp: int) -> int:
         return 2 * self.warps + warp
 
+    def reductions(self, warp: int) -> int:
+        return 3 * self.warps + warp
+
     def gemms(self, warpgroup: int) -> int:
-        return 3 * self.warps + warpgroup
+        return 4 * self.warps + warpgroup
 
     def barrier(self, number: int) -> int:
-        return 3 * self.warps + self.warpgroups + number
+        return 4 * self.warps + self.warpgroups + number
 
     def zero(self) -> Clock:
         return [0] * self.size

@@ -6,6 +6,7 @@ same in all of them. Two unlike schedules are run all the same."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from cubridge.engine.core.code import compile_body
 from cubridge.engine.core.operands import Value
@@ -14,6 +15,7 @@ from cubridge.engine.order.run import OrderRun, Trace
 from cubridge.engine.order.work import Scenario
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Counters, Kernel
+from cubridge.ir.region_types import family_of
 from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.workers import takes_several
 
@@ -60,7 +62,12 @@ def scenarios(kernel: Kernel) -> tuple[Scenario, ...]:
     )
 
 
+_MANY_ROWS: Final = 10_000_000
+"""Query tiles enough that the number of a tile in all heads tells which tile and which head it is."""
+
+
 def sizes(kernel: Kernel, scenario: Scenario) -> dict[str, Value]:
     """Constants of the kernel, and sizes of a launch with as many work tiles as the scenario has: one for each batch entry."""
-    launch = {"B": scenario.total, "Hq": 1, "Hk": 1, "Lq": 1, "Lk": 1, "D": head_dim(kernel) or 64}
+    heads, rows = (2, _MANY_ROWS) if family_of(kernel).walks_heads else (1, 1)
+    launch = {"B": scenario.total, "Hq": heads, "Hk": 1, "Lq": rows, "Lk": 1, "D": head_dim(kernel) or 64}
     return {"SM_COUNT": Scenario.BLOCKS, "GROUP_HEADS": 1} | launch | kernel.constant_values

@@ -175,8 +175,8 @@ class _Recorded(OrderRun):
         super().cast(agent, stmt, dst, src)
         self.note(agent, Kind.REGION, stmt, [], self._elements(dst))
 
-    def store(self, agent: Warp, stmt: Store, dst: Value, row: Value, src: Value) -> None:
-        super().store(agent, stmt, dst, row, src)
+    def store(self, agent: Warp, stmt: Store, dst: Value, row: Value, src: Value, column: Value) -> None:
+        super().store(agent, stmt, dst, row, src, column)
         self.note(agent, Kind.COPY, stmt, [], 2 * self._elements(src))
 
     def _elements(self, tile: Value) -> int:

@@ -14,7 +14,7 @@ from cubridge.engine.core.sync import Agent, MBarrier, Meeting, Policy, agent_na
 from cubridge.engine.order.clock import Access, Clock, Components, join
 from cubridge.engine.order.memory import Content, SharedScalar, Slot
 from cubridge.engine.order.tiles import Scores, WarpTile
-from cubridge.engine.order.work import Keys, Scenario, Work
+from cubridge.engine.order.work import Keys, KeyWork, Scenario, Work
 from cubridge.ir.coordinates import of_block
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.evaluate import apply, evaluate_number
@@ -35,6 +35,7 @@ from cubridge.ir.nodes import (
     SharedValue,
     Stmt,
 )
+from cubridge.ir.region_types import family_of
 
 
 class Warp(Agent):
@@ -42,7 +43,8 @@ class Warp(Agent):
 
     __slots__ = (
         "clock", "closed", "committed", "fences", "finished", "histories", "index", "issued", "open_copies", "open_gemms",
-        "outputs", "real_copies", "registers", "scores", "stored", "waited", "waited_copies", "warpgroup",
+        "open_reductions", "outputs", "real_copies", "reduced", "registers", "scores", "shown", "stored", "waited", "waited_copies",
+        "waited_reductions", "warpgroup",
     )  # fmt: skip
 
     def __init__(self, machine: OrderMachine, index: int, clock: Clock) -> None:
@@ -54,6 +56,10 @@ class Warp(Agent):
         self.closed = 0  # cp.async groups
         self.waited_copies = 0
         self.real_copies: dict[int, Stmt] = {}  # group -> a copy in it
+        self.open_reductions: list[Stmt] = []
+        self.reduced: list[Stmt] = []  # the last of each bulk group
+        self.waited_reductions = 0
+        self.shown = 0  # its writes of shared memory up to this time are fenced for the async proxy
         self.open_gemms: list[Stmt] = []
         self.issued = 0  # entries of the warpgroup's log
         self.committed = 0  # wgmma groups
@@ -111,6 +117,8 @@ class OrderMachine(BarrierMachine[Warp]):
         self.logs: dict[int, GemmLog] = {}
         self.meeting_clocks: dict[Meeting, Clock] = {}
         self.meetings_done: dict[tuple[Meeting, int], Clock] = {}
+        self.family = family_of(kernel)
+        self.reductions: dict[tuple[Value, ...], Stmt] = {}  # what has been added to
         self.origin = compile_expr(kernel.row_origin)
         self.values: dict[str, Value] = {}
         self.turns: dict[str, list[Work]] = {}
@@ -156,15 +164,17 @@ class OrderMachine(BarrierMachine[Warp]):
     def call(self, agent: Warp, fn: str, args: tuple[Value, ...], node: Expr) -> Value:
         match fn, args:
             case "work_tile", _:
-                return self.take_work(agent, args, node)
-            case "key_sequence", (Work() as work,):
-                return self.keys(work)
-            case "key_count", (Keys() as keys,):
+                work = self.take_work(agent, args, node)
+                return KeyWork.of(work) if self.family.walks_heads else work
+            case _, ((Work() | KeyWork()) as work,) if fn in self.family.walk[:1]:
+                return self.keys(work.work if isinstance(work, KeyWork) else work)
+            case _, (Keys() as keys,) if fn in self.family.walk[1:2]:
                 return keys.count
-            case (("key_tile" | "key_masked"), (Keys() as keys, int(t))):
+            case _, (Keys() as keys, int(t)) if fn in self.family.walk[2:]:
                 if not 0 <= t < keys.count:
-                    raise fault("CU264", f"step {t} of a sequence of {keys.count} key tiles", node)
-                return keys.tile(t) if fn == "key_tile" else keys.masked(t)
+                    what = self.family.walk[2].replace("_", " ")
+                    raise fault("CU264", f"step {t} of a sequence of {keys.count} {what}s", node)
+                return keys.tile(t) if fn == self.family.walk[2] else keys.masked(t)
             case _:
                 return apply(fn, args, node)
 

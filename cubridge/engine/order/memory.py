@@ -11,7 +11,7 @@ from cubridge.ir.diagnostics import Note
 from cubridge.ir.nodes import Stmt
 
 WHOLE = -1
-"""The part of a slot that a TMA copy writes; a cp.async copy writes one part per warp."""
+"""The part of a slot that a TMA copy writes; a cp.async copy, and stores, write one part per warp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Part:
     write: Access
     content: Content
     read: bool = False
+    stored: bool = False  # by the threads, not by a copy
 
 
 @dataclass(slots=True)
@@ -40,10 +41,12 @@ class Slot:
 
     label: str
     parts: dict[int, Part] = field(default_factory=dict)
+    writers: int = 0  # warps that store to it together; 0: copies fill it
+    turns: dict[int, int] = field(default_factory=dict)  # how often each of them has
     reads: dict[int, Access] = field(default_factory=dict)
 
-    def overwrite(self, part: int, write: Access, content: Content, clock: Clock) -> None:
-        """A copy of `part` starts, issued by an agent with `clock`."""
+    def overwrite(self, part: int, write: Access, content: Content, clock: Clock, stored: bool = False) -> None:
+        """A copy or a store of `part` starts, issued by an agent with `clock`."""
         old = self.parts.values() if part == WHOLE else [p for x, p in self.parts.items() if x in (part, WHOLE)]
         for before in old:
             if not before.write.before(clock):
@@ -62,12 +65,12 @@ class Slot:
             self.parts.clear()
         else:
             self.parts.pop(WHOLE, None)
-        self.parts[part] = Part(write, content)
+        self.parts[part] = Part(write, content, stored=stored)
 
     def read(self, access: Access, clock: Clock, parts: int) -> Content:
         """`access` reads the whole slot; gives what is in it."""
         if not self.parts:
-            raise fault("CU252", f"`{self.label}` is read, but no copy has been started into it", access.stmt)
+            raise fault("CU252", f"`{self.label}` is read, but nothing has been written to it", access.stmt)
         for part in self.parts.values():
             if not part.write.before(clock):
                 note = Note(

@@ -8,25 +8,36 @@ from typing import TypeAlias
 from cubridge.engine.core.code import WAIT
 from cubridge.engine.core.operands import SharedRef, Value, fault
 from cubridge.engine.core.sync import Landing
+from cubridge.engine.order.backward import region_access, store_of_work, stored_names
 from cubridge.engine.order.clock import Access, join_part
 from cubridge.engine.order.machine import GemmLog, OrderMachine, Warp
 from cubridge.engine.order.memory import WHOLE, Content, Slot, unread
 from cubridge.engine.order.steps import cast_step, local_tile, output_step, region_step, scores_step, store_step
 from cubridge.engine.order.tiles import RowTile, WarpTile, as_tile
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.families import FORWARD
 from cubridge.ir.hardware import WARP, WARPGROUP
 from cubridge.ir.nodes import (
+    AsyncProxyFence,
+    BulkCommit,
+    BulkWaitRead,
     Cast,
+    Clear,
     Copy,
     CopyAsync,
     CpAsyncCommit,
     CpAsyncWait,
+    DotRows,
     Expr,
     Gemm,
     Global,
+    Load,
+    ReadShared,
+    ReduceAsync,
     RegionCall,
     RegistersRelease,
     RegisterTile,
+    Scale,
     Stmt,
     Store,
     TensorMap,
@@ -34,8 +45,10 @@ from cubridge.ir.nodes import (
     WgmmaCommit,
     WgmmaFence,
     WgmmaWait,
+    WriteShared,
     Zero,
 )  # fmt: skip
+from cubridge.ir.walk import walk
 
 Trace: TypeAlias = tuple[tuple[object, ...], ...]
 
@@ -46,6 +59,9 @@ class OrderRun(OrderMachine):
     # ---- names and register tiles ----
 
     def row_state(self, agent: Warp, node: Expr) -> Value:
+        return RowTile(self.here(agent))
+
+    def score_state(self, agent: Warp, node: Expr) -> Value:
         return RowTile(self.here(agent))
 
     def register_tile(self, agent: Warp, stmt: RegisterTile, rows: Value, columns: Value) -> None:
@@ -67,20 +83,104 @@ class OrderRun(OrderMachine):
 
     def cast(self, agent: Warp, stmt: Cast, dst: Value, src: Value) -> None:
         src = local_tile(agent, src, stmt, read=True, write=False)
-        cast_step(self, agent, local_tile(agent, dst, stmt, read=False, write=True), src, stmt)
+        made = local_tile(agent, dst, stmt, read=False, write=True)
+        if self.family.name == FORWARD:
+            cast_step(self, agent, made, src, stmt)
 
     def region_call(self, agent: Warp, stmt: RegionCall, *args: Value) -> None:
-        self.whole(agent, stmt)
-        region_step(self, agent, args, stmt)
+        if stmt.region != "tile_setup":
+            self.whole(agent, stmt)
+        step = region_step if self.family.name == FORWARD else region_access
+        step(self, agent, args, stmt)
 
-    def store(self, agent: Warp, stmt: Store, dst: Value, row: Value, src: Value) -> None:
+    def store(self, agent: Warp, stmt: Store, dst: Value, row: Value, src: Value, column: Value) -> None:
         self.whole(agent, stmt)
         ref, declared = self.global_param(dst, stmt)
         if ref.name in self.copied:
             raise fault("CU264", f"`{ref.name}` is stored to, and copies read it", stmt)
         if self.param(declared.name, stmt) is None:
             raise fault("CU266", f"`{declared.name}` is absent in this launch", stmt)
-        store_step(self, agent, ref, row, local_tile(agent, src, stmt, read=True, write=False), stmt)
+        step = store_step if self.family.name == FORWARD else store_of_work
+        step(self, agent, ref, row, local_tile(agent, src, stmt, read=True, write=False), stmt)
+
+    # ---- what each thread does for itself ----
+
+    def scale(self, agent: Warp, stmt: Scale, dst: Value, factor: Value) -> None:
+        self.whole(agent, stmt)
+        local_tile(agent, dst, stmt, read=True, write=True)
+
+    def load(self, agent: Warp, stmt: Load, dst: Value, *operands: Value) -> None:
+        self.whole(agent, stmt)
+        local_tile(agent, dst, stmt, read=False, write=True)
+
+    def dot_rows(self, agent: Warp, stmt: DotRows, dst: Value, *operands: Value) -> None:
+        self.whole(agent, stmt)
+        local_tile(agent, dst, stmt, read=False, write=True)
+
+    def clear(self, agent: Warp, stmt: Clear, dst: Value) -> None:
+        self.whole(agent, stmt)
+        self.global_param(dst, stmt)
+
+    def read_shared(self, agent: Warp, stmt: ReadShared, dst: Value, src: Value) -> None:
+        self.whole(agent, stmt)
+        local_tile(agent, dst, stmt, read=False, write=True)
+        slot, _ = self.slot(src, stmt)
+        slot.read(self.now(agent, stmt), agent.clock, len(self.agents))
+
+    def write_shared(self, agent: Warp, stmt: WriteShared, dst: Value, src: Value) -> None:
+        """Each warp writes its rows. What the slot holds is told by how often this warp has written to it."""
+        self.whole(agent, stmt)
+        local_tile(agent, src, stmt, read=True, write=False)
+        slot, ref = self.slot(dst, stmt)
+        kind = self.shared[ref.name].type
+        assert isinstance(kind, Tile)
+        rows = self.size(kind.rows)
+        teams = rows // ref.window[2] if ref.window is not None and ref.window[0] == "rows" else 1
+        slot.writers = teams * (WARPGROUP // WARP)
+        turn = slot.turns[agent.index] = slot.turns.get(agent.index, 0) + 1
+        content = Content(f"smem.{ref.name}", (turn,), 0, rows)
+        slot.overwrite(agent.index, self.now(agent, stmt), content, agent.clock, stored=True)
+        self.tick(agent)
+
+    def async_proxy_fence(self, agent: Warp, stmt: AsyncProxyFence) -> None:
+        self.whole(agent, stmt)
+        agent.shown = agent.clock[self.components.memory(agent.index)]
+
+    # ---- sums in global memory ----
+
+    def reduce_async(self, agent: Warp, stmt: ReduceAsync, dst: Value, src: Value) -> None:
+        ref, _ = self.global_param(dst, stmt)
+        if agent.active != 1:
+            raise fault("CU256", f"{agent.active} threads start this copy", stmt)
+        place = (ref.name, *ref.indices, agent.warpgroup)
+        if place in self.reductions:
+            note = Note("first here", self.reductions[place].span)
+            raise fault("CU263", f"a part of `{ref.name}` is added twice for one step", stmt, note)
+        self.reductions[place] = stmt
+        slot, _ = self.slot(src, stmt)
+        group = len(agent.reduced) + 1
+        access = Access(self.components.reductions(agent.index), group, stmt, agent.label)
+        self.read_through_proxy(slot, access, agent)
+        agent.open_reductions.append(stmt)
+
+    def bulk_commit(self, agent: Warp, stmt: BulkCommit) -> None:
+        agent.reduced.append(agent.open_reductions[-1] if agent.open_reductions else stmt)
+        agent.open_reductions.clear()
+
+    def bulk_wait_read(self, agent: Warp, stmt: BulkWaitRead, pending: Value) -> None:
+        done = len(agent.reduced) - self.pending(pending, stmt)
+        agent.waited_reductions = max(agent.waited_reductions, done)
+        agent.clock[self.components.reductions(agent.index)] = agent.waited_reductions
+
+    def read_through_proxy(self, slot: Slot, access: Access, agent: Warp) -> Content:
+        """An asynchronous read of what threads may have stored: each of them fences it before the meeting that tells the reader."""
+        for warp, part in slot.parts.items():
+            if part.stored and part.write.time > self.agents[warp].shown:
+                note = Note(f"{part.write.who} stores it here", part.write.stmt.span)
+                help = "`async_proxy_fence()` after the store, before the threads meet"
+                message = f"`{slot.label}` is read through the async proxy, and no fence shows it what was stored"
+                raise fault("CU262", message, access.stmt, note, help=help)
+        return slot.read(access, agent.clock, slot.writers or len(self.agents))
 
     # ---- copies ----
 
@@ -97,7 +197,8 @@ class OrderRun(OrderMachine):
         assert isinstance(kind, Tile)
         self.copied.add(view.name)
         content = Content(view.name, view.indices, row, self.size(kind.rows))
-        if not isinstance(declared.type, Global if signal is None else TensorMap):
+        of_numbers = isinstance(declared.type, Global) and len(declared.type.shape) == 3
+        if not of_numbers and not isinstance(declared.type, Global if signal is None else TensorMap):
             raise fault("CU301", "a copy with `signal` comes from a tensor map, one without from global memory", stmt)
         if signal is None:
             self.copy_group(agent, stmt, slot, content)
@@ -167,6 +268,8 @@ class OrderRun(OrderMachine):
                 local_tile(agent, a, stmt, read=True, write=False)
         left = self.read_slot(agent, stmt, a) if isinstance(a, SharedRef) else as_tile(a, stmt)
         right = self.read_slot(agent, stmt, b)
+        if self.family.name != FORWARD:
+            return
         if isinstance(left, WarpTile):
             output_step(tile, left, right, stmt)
         elif stmt.accumulate or not stmt.transposed:
@@ -178,6 +281,11 @@ class OrderRun(OrderMachine):
         slot, _ = self.slot(value, stmt)
         if not stmt.asynchronous:
             return slot.read(self.now(agent, stmt), agent.clock, len(self.agents))
+        access = Access(
+            self.components.gemms(agent.warpgroup), agent.committed + 1, stmt, f"warpgroup {agent.warpgroup}"
+        )
+        if slot.writers:
+            return self.read_through_proxy(slot, access, agent)
         if slot.parts and WHOLE not in slot.parts:
             write = next(iter(slot.parts.values())).write
             note = Note("the copy", write.stmt.span)
@@ -187,9 +295,6 @@ class OrderRun(OrderMachine):
                 stmt,
                 note,
             )
-        access = Access(
-            self.components.gemms(agent.warpgroup), agent.committed + 1, stmt, f"warpgroup {agent.warpgroup}"
-        )
         return slot.read(access, agent.clock, len(self.agents))
 
     def issue(self, agent: Warp, stmt: Gemm, dst: WarpTile, a: Value, b: Value) -> None:
@@ -251,12 +356,19 @@ class OrderRun(OrderMachine):
     # ---- what is left over ----
 
     def ended(self, agent: Warp) -> None:
-        for stmts, what in ((agent.open_copies, "copies"), (agent.open_gemms, "gemms")):
+        open_groups = (
+            (agent.open_copies, "copies"),
+            (agent.open_gemms, "gemms"),
+            (agent.open_reductions, "bulk copies"),
+        )
+        for stmts, what in open_groups:
             if stmts:
                 raise fault("CU260", f"{agent.label} ends with {what} in a group that it never commits", stmts[0])
         late = [stmt for group, stmt in agent.real_copies.items() if group > agent.waited_copies]
         if late:
             raise fault("CU260", f"{agent.label} ends without a wait for this copy", late[0])
+        if len(agent.reduced) > agent.waited_reductions:
+            raise fault("CU260", f"{agent.label} ends while its last bulk copy may still read", agent.reduced[-1])
         if agent.committed > agent.waited:
             entry = self.logs[agent.warpgroup].entries[-1][0]
             raise fault("CU260", f"{agent.label} ends without a wait for its last gemms", entry)
@@ -275,6 +387,7 @@ class OrderRun(OrderMachine):
         if lost is not None:
             yield Diagnostic("CU253", f"nobody reads what this copy brings to `{lost[0]}`", lost[1].span)
         yield from self.work_left()
+        yield from self.sums_left()
         if self.pool:
             release = next(at.stmt for at in self.code if isinstance(at.stmt, RegistersRelease))
             yield Diagnostic("CU265", f"{self.pool} of the registers released here are taken by nobody", release.span)
@@ -289,14 +402,31 @@ class OrderRun(OrderMachine):
             found.append((tuple(scores), tuple(outputs), tuple(stored), tuple(w for w, _ in warp.finished)))
         return tuple(found)
 
+    def outputs(self) -> tuple[str, ...]:
+        """What each work tile stores, whether the kernel does or not; a backward kernel, all that it stores anywhere."""
+        if self.family.name == FORWARD:
+            return tuple(f.name for f in self.kernel.params if isinstance(f.type, Global) and f.name in ("o", "lse"))
+        return stored_names(self.kernel)
+
+    def sums_left(self) -> Iterator[Diagnostic]:
+        """A backward kernel adds to dq once for each consumer, step and query head."""
+        starts = [n for n in walk(self.kernel) if isinstance(n, ReduceAsync)]
+        if not starts:
+            return
+        heads = int(self.sizes["Hq"]) // int(self.sizes["Hk"])
+        consumers = self.components.warpgroups - 1
+        due = sum(self.scenario.counts) * heads * consumers
+        if len(self.reductions) != due:
+            message = f"{len(self.reductions)} parts are added to sums, and the steps of this block make {due}"
+            yield Diagnostic("CU264", message, starts[-1].span)
+
     def work_left(self) -> Iterator[Diagnostic]:
         due = self.works[: len(self.scenario.counts)]
         where = self.kernel.body[-1].span if self.kernel.body else self.kernel.span
         for warp, taken in self.turns.items():
             if taken != due:
                 yield Diagnostic("CU266", f"{warp} takes {len(taken)} of this block's {len(due)} work tiles", where)
-        outputs = [f.name for f in self.kernel.params if isinstance(f.type, Global) and f.name in ("o", "lse")]
-        wanted = [name for name in outputs if self.param(name, self.kernel) is not None]
+        wanted = [name for name in self.outputs() if self.param(name, self.kernel) is not None]
         for agent in self.agents:
             for work, stmt in agent.finished:
                 missing = [name for name in wanted if (work, name) not in agent.stored]

@@ -1,4 +1,4 @@
-"""Work tiles and key sequences of the order engine: opaque tokens, so that trip counts are the scenario's and not a region's."""
+"""Work tiles and their sequences, of the order engine: opaque tokens, so that trip counts are the scenario's and not a region's."""
 
 from __future__ import annotations
 
@@ -31,6 +31,25 @@ class Work:
     def q_start(self) -> int:
         return 4_000_000 + 10_000 * self.index
 
+    @property
+    def kv_start(self) -> int:
+        return self.q_start
+
+
+@dataclass(slots=True, eq=False)
+class KeyWork:
+    """A key tile as one warp has it: it goes through the query heads."""
+
+    work: Work
+    h: int
+    b: int
+    hk: int
+    kv_start: int
+
+    @staticmethod
+    def of(work: Work) -> KeyWork:
+        return KeyWork(work, work.h, work.b, work.hk, work.kv_start)
+
 
 def named(value: object) -> str:
     """A number as messages say it: that of a coordinate by its name."""
@@ -46,7 +65,7 @@ def named(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The key sequence of a work tile: steps from the right, as the kernels walk."""
+    """The sequence of a work tile: steps from the right, as the forward kernels walk."""
 
     work: Work
     count: int

@@ -11,6 +11,7 @@ from cubridge.engine.core.sync import Policy
 from cubridge.engine.values.launch import Blocks, all_blocks, work_count
 from cubridge.engine.values.machine import Code, ValueMachine
 from cubridge.ir.nodes import Kernel
+from cubridge.ir.region_types import family_of
 from cubridge.ir.spec import Shape
 from cubridge.ir.tile_shape import query_tile, size_of
 from cubridge.ir.vocabulary import SCHEDULE
@@ -81,18 +82,20 @@ def _by_block(keys: np.ndarray, grid: int) -> np.ndarray:
 
 
 def _keys(machine: ValueMachine, work: tuple[np.ndarray, ...]) -> np.ndarray:
-    """A number for each work tile: equal where count and masks of the key sequence are."""
-    node = machine.kernel.schedule
+    """A number for each work tile: equal where count and masks of its sequence are."""
+    node, walk = machine.kernel.schedule, family_of(machine.kernel).walk
     functions = machine.compiled.functions
 
     def call(name: str, *args: Value) -> Value:
         return machine.call_function(machine.agents[-1], functions[name], name, args, node)
 
     blocks = len(machine.blocks)
-    sequence = call("key_sequence", call(SCHEDULE, *work))
-    count = np.broadcast_to(np.asarray(call("key_count", sequence)), (blocks,))
+    if not walk:
+        return np.zeros(blocks, dtype=np.int64)
+    sequence = call(walk[0], call(SCHEDULE, *work))
+    count = np.broadcast_to(np.asarray(call(walk[1], sequence)), (blocks,))
     columns = [count]
     for t in range(int(count.max())):
-        masked = np.broadcast_to(np.asarray(call("key_masked", sequence, t)), (blocks,))
+        masked = np.broadcast_to(np.asarray(call(walk[3], sequence, t)), (blocks,))
         columns.append(np.where(t < count, masked, False).astype(np.int64))
     return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()

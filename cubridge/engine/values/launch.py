@@ -129,8 +129,11 @@ def work_count(kernel: Kernel, params: Mapping[str, Value]) -> int | None:
     return None
 
 
-def parameters(kernel: Kernel, inputs: Mapping[str, Tensor], launch: Launch) -> dict[str, Value]:
-    """The value of every parameter. Errors: CU312 for an input that is missing or not as declared."""
+def parameters(
+    kernel: Kernel, inputs: Mapping[str, Tensor], launch: Launch, sums: Mapping[str, Tensor] | None = None
+) -> dict[str, Value]:
+    """The value of every parameter; `sums` are what the kernel adds to. Errors: CU312 for an input that is missing or not as
+    declared."""
     names = host_names(kernel, launch)
     result: dict[str, Value] = {}
     for declared in kernel.params:
@@ -145,7 +148,8 @@ def parameters(kernel: Kernel, inputs: Mapping[str, Tensor], launch: Launch) -> 
                 result[declared.name] = True if launch.counters else None
             case Global(dtype, shape, optional) if declared.name not in inputs:
                 extents = tuple(int(evaluate_number(e, names)) for e in shape)  # pyright: ignore[reportArgumentType]
-                empty = torch.full(extents, math.nan, dtype=TORCH[dtype])
+                given = (sums or {}).get(declared.name)
+                empty = torch.full(extents, math.nan, dtype=TORCH[dtype]) if given is None else given.clone()
                 result[declared.name] = (
                     None if optional and not launch.want_lse else GlobalTensor(empty, 0, is_input=False)
                 )
@@ -168,4 +172,6 @@ def _input(declared: Field, inputs: Mapping[str, Tensor], dtype: torch.dtype, ex
     if tensor is None or tensor.dtype != dtype or tuple(tensor.shape) != extents:
         got = "nothing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
         raise CuError(Diagnostic("CU312", f"`{declared.name}` must be {dtype} {extents}, and is {got}", declared.span))
+    if tensor.dim() == 3:
+        return GlobalTensor(torch.nn.functional.pad(tensor, (0, 1)), extents[-1], is_input=True)
     return GlobalTensor(torch.nn.functional.pad(tensor, (0, 0, 0, 1)), extents[-2], is_input=True)

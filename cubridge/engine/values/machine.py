@@ -14,7 +14,7 @@ from torch import Tensor
 from cubridge.engine.core.barriers import BarrierMachine
 from cubridge.engine.core.code import Instruction
 from cubridge.engine.core.expressions import Closure, compile_expr
-from cubridge.engine.core.operands import Value, fault
+from cubridge.engine.core.operands import GlobalRef, SharedRef, Value, fault
 from cubridge.engine.core.sync import Agent, Policy, agent_names
 from cubridge.engine.values.gather import gather_checked
 from cubridge.engine.values.launch import Blocks
@@ -43,7 +43,9 @@ from cubridge.ir.nodes import (
     Stmt,
     Zero,
 )  # fmt: skip
-from cubridge.ir.types import DType
+from cubridge.ir.region_types import family_of
+from cubridge.ir.tile_shape import query_tile
+from cubridge.ir.types import Axis, DType
 
 
 class Split(Exception):
@@ -87,13 +89,14 @@ def compile_function(function: Function) -> ScalarFunction:
 class Team(Agent):
     """The threads that share register tiles. `groups`: what is in flight, a list for each group, the open one last."""
 
-    __slots__ = ("copies", "gemms", "index")
+    __slots__ = ("copies", "gemms", "index", "reductions")
 
     def __init__(self, machine: ValueMachine, index: int, first: int, threads: int) -> None:
         super().__init__(machine, f"warpgroup {index}" if threads == WARPGROUP else "the block", first, threads)  # pyright: ignore[reportArgumentType]
         self.index = index
         self.copies: list[list[tuple[tuple[str, int], Tensor]]] = [[]]
         self.gemms: list[list[PendingGemm]] = [[]]
+        self.reductions: list[list[tuple[GlobalRef, SharedRef, Stmt]]] = [[]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,17 @@ class PendingGemm:
     b: Value
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Rows from `first` on and columns from `column` on of a view of `name`, which become `data` [blocks, rows, columns]."""
+
+    name: str
+    view: tuple[Value, ...]
+    first: np.ndarray
+    column: int
+    data: Tensor
+
+
 class Frame:
     """The names of one call of a scalar function, in the place of the team that calls it."""
 
@@ -116,6 +130,10 @@ class Frame:
         self.machine = machine
         self.team = team
         self.names = names
+
+
+ORIGINS = {Axis.ROW: "q_start", Axis.KEY: "kv_start"}
+"""Where rows of a work tile, and columns of a call, begin: a field of the tile, and an argument."""
 
 
 class Watch(Protocol):
@@ -152,7 +170,8 @@ class ValueMachine(BarrierMachine[Team]):
         self.agents = [self.new_team(x, x * size, size) for x in range(threads // size)]
         self.memory: dict[tuple[str, int], Tensor] = {}
         self.scalars: dict[str, Value] = {}
-        self.stores: list[tuple[str, tuple[Value, ...], Value, Tensor]] = []
+        self.stores: list[Stored] = []
+        self.sums: list[tuple[str, tuple[Value, ...], Tensor]] = []
         self.draws = 0
         self.watch: Watch | None = None
 
@@ -217,8 +236,9 @@ class ValueMachine(BarrierMachine[Team]):
     def set_up(self, team: Team, tile: SimpleNamespace) -> None:
         """`tile_setup` fills `tile`: numbers for each block, and, where the tile state has row fields, values for each row."""
         names = dict(self.globals)
-        if hasattr(tile, "q_start"):
-            names["i"] = as_item(tile.q_start) + self.team_rows(team)
+        rows = family_of(self.kernel).rows
+        if hasattr(tile, ORIGINS[rows]):
+            names[rows.value] = as_item(getattr(tile, ORIGINS[rows])) + self.team_rows(team)
         try:
             self.compiled.regions["tile_setup"](Env(self, names, {}, tile))
         except CuError as error:
@@ -284,7 +304,8 @@ class ValueMachine(BarrierMachine[Team]):
         return len(self.blocks), warps, self.fragment_rows, FRAGMENT
 
     def register_tile(self, agent: Team, stmt: RegisterTile, rows: Value, columns: Value) -> None:
-        shape = self.rows(agent, self.decide_int(rows, stmt), stmt)
+        count = self.decide_int(rows, stmt)
+        shape = (len(self.blocks), 1, 1, 1) if count == 1 else self.rows(agent, count, stmt)
         width = 1 if columns is None else self.decide_int(columns, stmt)
         agent.names[stmt.name] = TeamTile(stmt.name, stmt.dtype, shape, width, stmt)
 
@@ -296,6 +317,14 @@ class ValueMachine(BarrierMachine[Team]):
             kind = declared.type
             width = LANES if isinstance(kind, Partial) else 1
             fields[declared.name] = poison((*shape, width), getattr(kind, "dtype", DType.F32))
+        return RowValues(fields)
+
+    def score_state(self, agent: Team, node: Expr) -> Value:
+        shape = (len(self.blocks), agent.threads // WARP, self.fragment_rows, FRAGMENT)
+        columns = self.size(query_tile(self.kernel))
+        fields = {
+            f.name: poison((*shape, columns), getattr(f.type, "dtype", DType.F32)) for f in self.kernel.score_state
+        }
         return RowValues(fields)
 
     def tile(self, value: Value, stmt: Stmt) -> TeamTile:

@@ -36,7 +36,8 @@ class Data(Protocol):
 
 @dataclass(slots=True)
 class Env:
-    """What a region body sees. `rows`: the fragment rows it acts on. `guards`: the conditions under which an element is read."""
+    """What a region body sees. `row`: the state of its rows, or what is kept of its scores. `rows`: the fragment rows it acts on.
+    `guards`: the conditions under which an element is read."""
 
     machine: Data
     names: dict[str, Item]
@@ -81,7 +82,7 @@ def _statement(stmt: Stmt) -> Run:
     match stmt:
         case Assign(Name(name), value):
             return _assign_name(name, compile_value(value))
-        case Assign(Attr(Name("row"), name), value):
+        case Assign(Attr(Name("row" | "kept"), name), value):
             return _assign_row(name, compile_value(value))
         case Assign(Attr(Name("tile"), name), value):
             return _assign_tile(name, compile_value(value))
@@ -154,7 +155,7 @@ class _OfRegion(Meaning[Env]):
         match expr:
             case Name(name):
                 return _field(expr, lambda env: env.names[name])
-            case Attr(Name("row"), name):
+            case Attr(Name("row" | "kept"), name):
                 return _field(expr, lambda env: env.row[name])
             case Attr(Name("p"), name):
                 return lambda env: env.machine.param(name, expr)

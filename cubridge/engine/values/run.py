@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,22 +13,32 @@ from torch import Tensor
 from cubridge.engine.core.operands import GlobalRef, SharedRef, Value, fault
 from cubridge.engine.core.sync import Landing
 from cubridge.engine.values.launch import GlobalTensor
-from cubridge.engine.values.machine import PendingGemm, Team, ValueMachine
+from cubridge.engine.values.machine import ORIGINS, PendingGemm, Stored, Team, ValueMachine
 from cubridge.engine.values.regions import Env, Item, as_item
 from cubridge.engine.values.tiles import TORCH, RowValues, TeamTile, poison
 from cubridge.ir.nodes import (
+    BulkCommit,
+    BulkWaitRead,
+    Clear,
     Copy,
     CopyAsync,
     CpAsyncCommit,
     CpAsyncWait,
+    DotRows,
     Gemm,
+    Load,
+    ReadShared,
+    ReduceAsync,
     RegionCall,
+    Scale,
     Stmt,
     Store,
     Tile,
     WgmmaCommit,
     WgmmaWait,
+    WriteShared,
 )
+from cubridge.ir.region_types import family_of
 
 
 class ValueRun(ValueMachine):
@@ -39,17 +51,17 @@ class ValueRun(ValueMachine):
         assert isinstance(kind, Tile)
         return kind, (len(self.blocks), self.size(kind.rows), self.size(kind.cols))
 
-    def read_shared(self, value: Value, stmt: Stmt) -> Tensor:
+    def held(self, value: Value, stmt: Stmt) -> Tensor:
         ref = self.checked(value, Tile, stmt)
         if ref.key not in self.memory:
             kind, shape = self.slot_shape(ref)
             self.memory[ref.key] = poison(shape, kind.dtype)
-        return self.memory[ref.key]
+        return self.memory[ref.key][window(ref)]
 
     def copy_async(self, agent: Team, stmt: CopyAsync, dst: Value, src: Value, row: Value, signal: Value) -> None:
         ref = self.checked(dst, Tile, stmt)
         kind, shape = self.slot_shape(ref)
-        data = self.load(src, row, shape[1], stmt)
+        data = self.rows_of(src, row, shape[1], shape[2], stmt)
         if data.shape[1:] != shape[1:]:
             raise fault("CU301", f"a tile of {tuple(data.shape[1:])} cannot go to one of {shape[1:]}", stmt)
         if data.dtype != TORCH[kind.dtype]:
@@ -66,13 +78,20 @@ class ValueRun(ValueMachine):
     def copy(self, agent: Team, stmt: Copy, dst: Value, src: Value, row: Value) -> None:
         ref = self.checked(dst, Tile, stmt)
         kind, shape = self.slot_shape(ref)
-        data = self.load(src, row, shape[1], stmt)
+        data = self.inputs_of(src, row, shape[1], stmt)
         if data.shape[1:] != shape[1:] or data.dtype != TORCH[kind.dtype]:
             raise fault("CU301", f"a tile of {tuple(data.shape[1:])} cannot go to one of {shape[1:]}", stmt)
         self.memory[ref.key] = data
 
-    def load(self, src: Value, row: Value, rows: int, stmt: Stmt) -> Tensor:
-        """Rows [row, row + rows) of a view, zeros past its end: [blocks, rows, columns]."""
+    def rows_of(self, src: Value, row: Value, rows: int, columns: int, stmt: Stmt) -> Tensor:
+        """Rows [row, row + rows) of a view, zeros past its end; of a view of numbers one row of them: [blocks, rows, columns]."""
+        _, tensor = self.tensor(src, stmt)
+        if tensor.data.ndim == 3:
+            return self.inputs_of(src, row, columns, stmt).squeeze(-1).unsqueeze(1)
+        return self.inputs_of(src, row, rows, stmt)
+
+    def inputs_of(self, src: Value, row: Value, rows: int, stmt: Stmt) -> Tensor:
+        """Rows [row, row + rows) of a view, zeros past its end: [blocks, rows, columns], one column of numbers."""
         ref, tensor = self.tensor(src, stmt)
         if not tensor.is_input:
             raise fault("CU312", f"`{ref.name}` is an output, and this copy reads it", stmt)
@@ -82,6 +101,7 @@ class ValueRun(ValueMachine):
         at = np.minimum(first.reshape(-1, 1) + np.arange(rows), tensor.rows)
         index = [torch.from_numpy(np.asarray(x).reshape(-1, 1)) for x in self.view(ref, tensor, stmt)]
         data = tensor.data[(*index, torch.from_numpy(at))]
+        data = data.unsqueeze(-1) if tensor.data.ndim == 3 else data
         return data.expand(len(self.blocks), -1, -1)
 
     def tensor(self, value: Value, stmt: Stmt) -> tuple[GlobalRef, GlobalTensor]:
@@ -124,8 +144,9 @@ class ValueRun(ValueMachine):
 
     def multiply(self, work: PendingGemm) -> None:
         stmt = work.stmt
-        a = work.a.flat if isinstance(work.a, TeamTile) else self.read_shared(work.a, stmt)
-        b = self.read_shared(work.b, stmt)
+        a = work.a.flat if isinstance(work.a, TeamTile) else self.held(work.a, stmt)
+        b = self.held(work.b, stmt)
+        a = a.transpose(1, 2) if stmt.a_transposed else a
         b = b.transpose(1, 2) if stmt.transposed else b
         if a.shape[2] != b.shape[1] or (a.shape[1], b.shape[2]) != work.before.shape[1:]:
             shapes = f"{tuple(a.shape[1:])} times {tuple(b.shape[1:])}"
@@ -145,9 +166,81 @@ class ValueRun(ValueMachine):
                 self.multiply(work)
             group.clear()
 
+    # ---- what each thread does for itself ----------------------------------------------------------------------------
+
+    def scale(self, agent: Team, stmt: Scale, dst: Value, factor: Value) -> None:
+        tile = self.tile(dst, stmt)
+        value = self.param(factor.name, stmt) if isinstance(factor, GlobalRef) else factor
+        tile.data = tile.data * as_item(value)
+
+    def load(self, agent: Team, stmt: Load, dst: Value, src: Value, row: Value, past_end: Value) -> None:
+        tile, (_, tensor) = self.tile(dst, stmt), self.tensor(src, stmt)
+        rows = tile.flat.shape[1]
+        data = self.inputs_of(src, row, rows, stmt)
+        if data.shape != tile.flat.shape or data.dtype != tile.data.dtype:
+            raise fault(
+                "CU301", f"rows of {tuple(data.shape[1:])} cannot go to a tile of {tuple(tile.flat.shape[1:])}", stmt
+            )
+        inside = torch.from_numpy(np.asarray(row).reshape(-1, 1) + np.arange(rows) < tensor.rows).unsqueeze(-1)
+        tile.set_flat(torch.where(inside, data, torch.tensor(math.nan if past_end is None else past_end)))
+
+    def dot_rows(self, agent: Team, stmt: DotRows, dst: Value, a: Value, b: Value, row: Value) -> None:
+        tile = self.tile(dst, stmt)
+        left, right = (self.inputs_of(x, row, tile.flat.shape[1], stmt).float() for x in (a, b))
+        tile.set_flat((left * right).sum(-1, keepdim=True))
+
+    def clear(self, agent: Team, stmt: Clear, dst: Value) -> None:
+        ref, tensor = self.tensor(dst, stmt)
+        self.view(ref, tensor, stmt)
+        zeros = torch.zeros((len(self.blocks), *tensor.data.shape[2:]))
+        self.stores.append(Stored(ref.name, ref.indices, np.asarray(0), 0, zeros))
+
+    def read_shared(self, agent: Team, stmt: ReadShared, dst: Value, src: Value) -> None:
+        tile, data = self.tile(dst, stmt), self.held(src, stmt)
+        if data.shape != tile.flat.shape:
+            raise fault(
+                "CU301", f"a tile of {tuple(data.shape[1:])} cannot go to one of {tuple(tile.flat.shape[1:])}", stmt
+            )
+        tile.set_flat(data)
+
+    def write_shared(self, agent: Team, stmt: WriteShared, dst: Value, src: Value) -> None:
+        ref = self.checked(dst, Tile, stmt)
+        old, data = self.held(replace(ref, window=None), stmt), self.tile(src, stmt).flat
+        if old[window(ref)].shape != data.shape:
+            raise fault("CU301", f"a tile of {tuple(data.shape[1:])} does not fit its place", stmt)
+        new = old.clone()
+        new[window(ref)] = data
+        self.memory[ref.key] = new
+
+    # ---- sums in global memory ----
+
+    def reduce_async(self, agent: Team, stmt: ReduceAsync, dst: Value, src: Value) -> None:
+        ref, tensor = self.tensor(dst, stmt)
+        self.view(ref, tensor, stmt)
+        agent.reductions[-1].append((ref, self.checked(src, Tile, stmt), stmt))
+
+    def bulk_commit(self, agent: Team, stmt: BulkCommit) -> None:
+        agent.reductions.append([])
+
+    def bulk_wait_read(self, agent: Team, stmt: BulkWaitRead, pending: Value) -> None:
+        pending = self.decide_int(pending, stmt)
+        self.reduce(agent.reductions[: max(0, len(agent.reductions) - 1 - pending)])
+
+    def ended(self, agent: Team) -> None:
+        self.reduce(agent.reductions)
+
+    def reduce(self, groups: list[list[tuple[GlobalRef, SharedRef, Stmt]]]) -> None:
+        """The copies of these groups read what they add."""
+        for group in groups:
+            self.sums += ((ref.name, ref.indices, self.held(src, stmt)) for ref, src, stmt in group)
+            group.clear()
+
     # ---- regions ----
 
     def region_call(self, agent: Team, stmt: RegionCall, *args: Value) -> None:
+        if stmt.region == "tile_setup":
+            self.set_up(agent, args[0])
+            return
         function = self.kernel.region(stmt.region)
         given = dict(zip(function.params, args, strict=True))
         only = self.decide_int(given["r"], stmt) if "r" in given else None
@@ -159,7 +252,7 @@ class ValueRun(ValueMachine):
 
     def run_region(self, agent: Team, stmt: RegionCall, args: dict[str, Value], rows: slice) -> None:
         tiles = {name: v for name, v in args.items() if isinstance(v, TeamTile)}
-        row = args.get("row")
+        row = args.get("row", args.get("kept"))
         state = row.fields if isinstance(row, RowValues) else {}
         names = dict(self.globals) | {name: t.data[:, :, rows] for name, t in tiles.items()}
         before = {name: x[:, :, rows] for name, x in state.items()}
@@ -178,13 +271,14 @@ class ValueRun(ValueMachine):
     ) -> dict[str, Item]:
         """`i` and `j` or `e` of a call, and the numbers that it gets."""
         found: dict[str, Item] = {}
-        tile = args.get("tile")
-        if isinstance(tile, SimpleNamespace) and hasattr(tile, "q_start"):
-            found["i"] = self.team_rows(agent)[:, :, rows] + as_item(tile.q_start)
-        if "kv_start" in args:
-            found["kv_start"] = as_item(args["kv_start"])
-            columns = torch.arange(tiles["s"].columns, dtype=torch.int32).view(1, 1, 1, 1, -1)
-            found["j"] = columns + found["kv_start"]
+        tile, family = args.get("tile"), family_of(self.kernel)
+        if isinstance(tile, SimpleNamespace) and hasattr(tile, ORIGINS[family.rows]):
+            found[family.rows.value] = self.team_rows(agent)[:, :, rows] + as_item(getattr(tile, ORIGINS[family.rows]))
+        start = ORIGINS.get(family.columns, "")
+        if start in args:
+            found[start] = as_item(args[start])
+            width = max(t.columns for t in tiles.values())
+            found[family.columns.value] = torch.arange(width, dtype=torch.int32).view(1, 1, 1, 1, -1) + found[start]
         if "o" in tiles:
             found["e"] = torch.arange(tiles["o"].columns, dtype=torch.int32).view(1, 1, 1, 1, -1)
         return found
@@ -207,22 +301,32 @@ class ValueRun(ValueMachine):
 
     # ---- stores ----
 
-    def store(self, agent: Team, stmt: Store, dst: Value, row: Value, src: Value) -> None:
+    def store(self, agent: Team, stmt: Store, dst: Value, row: Value, src: Value, column: Value) -> None:
         ref, tensor = self.tensor(dst, stmt)
         self.view(ref, tensor, stmt)
         data = self.tile(src, stmt).flat
         columns = 1 if tensor.data.ndim == 3 else tensor.data.shape[-1]
-        if tensor.is_input or data.shape[2] != columns:
+        begins = 0 if column is None else self.decide_int(column, stmt)
+        if tensor.is_input or (data.shape[2] != columns and column is None) or begins + data.shape[2] > columns:
             what = "is an input" if tensor.is_input else f"has {columns} columns, and the tile {data.shape[2]}"
             raise fault("CU312", f"`{ref.name}` {what}", stmt)
         first = np.asarray(row) + self.decide_int(self.compiled.row_origin(agent), self.kernel)
         if (first < 0).any():
             raise fault("CU313", f"this store begins at row {int(first.min())}", stmt)
-        self.stores.append((ref.name, ref.indices, first, data))
+        self.stores.append(Stored(ref.name, ref.indices, first, begins, data))
 
     # ---- what only orders, which the order engine judges ----
 
     def barrier_init_fence(self, agent: Team, stmt: Stmt, *operands: Value) -> None:
         """Nothing to do with values."""
 
-    wgmma_fence = registers_release = registers_take = finish_counters = barrier_init_fence
+    wgmma_fence = registers_release = registers_take = finish_counters = async_proxy_fence = barrier_init_fence
+
+
+def window(ref: SharedRef) -> tuple[slice, ...]:
+    """The part of a slot [blocks, rows, columns] that an operand means."""
+    if ref.window is None:
+        return ()
+    which, first, count = ref.window
+    part = slice(first, first + count)
+    return (slice(None), part) if which == "rows" else (slice(None), slice(None), part)

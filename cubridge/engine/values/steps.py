@@ -139,8 +139,8 @@ def _parts(value: Value) -> Mapping[str, Value] | None:
 
 
 def _stored(machine: ValueRun) -> dict[str, Seen]:
-    name, _, _, data = machine.stores[-1]
-    return {f"p.{name}": _columns(data[0])}
+    stored = machine.stores[-1]
+    return {f"p.{stored.name}": _columns(stored.data[0])}
 
 
 def _shown(value: Value) -> Seen:

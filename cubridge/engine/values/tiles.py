@@ -63,7 +63,8 @@ class TeamTile:
 
 @dataclass(slots=True)
 class RowValues:
-    """The running state of the rows of one team, by field: [blocks, warps, fragment rows, 8, 1 or 4]."""
+    """The running state of the rows of one team, by field: [blocks, warps, fragment rows, 8, 1 or 4]; or, of all columns, what is
+    kept of its scores."""
 
     fields: dict[str, Tensor]
 

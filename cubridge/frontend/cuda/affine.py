@@ -12,8 +12,10 @@ from cubridge.ir.nodes import Attr, Binary, Expr, IntLit, Name, Node, Unary
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.walk import rewrite
 
-Q_START: Final = Attr(Name("tile"), "q_start")
-KV_START: Final = Name("kv_start")
+ANCHORS: Final = frozenset(
+    {Attr(Name("tile"), "q_start"), Name("kv_start"), Attr(Name("tile"), "kv_start"), Name("q_start")}
+)
+"""Where fragments begin: their first row is the work tile's, their first column what a call says."""
 
 
 def _summands(expr: Expr, factor: int = 1) -> Iterator[tuple[Monomial, int]]:
@@ -33,11 +35,11 @@ def _summands(expr: Expr, factor: int = 1) -> Iterator[tuple[Monomial, int]]:
 
 
 def _anchors(expr: Expr) -> list[Monomial]:
-    return [m for m, _ in _summands(expr) if m in ((Q_START,), (KV_START,))]
+    return [m for m, _ in _summands(expr) if len(m) == 1 and m[0] in ANCHORS]
 
 
 def has_anchor(expr: Expr) -> bool:
-    """Is `tile.q_start` or `kv_start` a term of this sum, waiting to meet its opposite?"""
+    """Is one of the anchors, as `tile.q_start` or `kv_start`, a term of this sum, waiting to meet its opposite?"""
     return bool(_anchors(expr))
 
 
@@ -50,7 +52,7 @@ def plus_one(expr: Expr, like: Expr) -> Expr:
 
 
 def cancel_anchors(expr: Expr) -> Expr:
-    """The sum with `tile.q_start` and `kv_start` taken against their opposites, so that `tile.q_start + (i - tile.q_start)` is `i`;
+    """The sum with its anchors taken against their opposites, so that `tile.q_start + (i - tile.q_start)` is `i`;
     the expression itself where there is nothing to take."""
     found, anchors = Poly.of(_summands(expr)), _anchors(expr)
     return _placed(found, expr.span) if anchors and not any(map(found.coefficient, anchors)) else expr

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Final
 
-from cubridge.frontend.cuda.affine import KV_START, Q_START, cancel_anchors
+from cubridge.frontend.cuda.affine import cancel_anchors
 from cubridge.frontend.cuda.context import Context, changed
 from cubridge.frontend.cuda.expressions import Expressions
 from cubridge.frontend.cuda.inlining import OWN_ROW
@@ -20,6 +20,7 @@ from cubridge.frontend.cuda.structure import FunctionText
 from cubridge.frontend.cuda.syntax import CallOf, CExpr, Number
 from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
+    SEQUENCES,
     Built,
     Fragment,
     Kind,
@@ -38,9 +39,10 @@ from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.nodes import OPS, Attr, Binary, Call, Expr, Index, IntLit, Name, RegionCall, RingNext, Stmt
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
-from cubridge.ir.vocabulary import VALUE_REGIONS
+from cubridge.ir.walk import walk
 
-_VALUE_DTYPES: Final = {"key_count": DType.I32, "key_tile": DType.I32, "key_masked": DType.BOOL}
+_WALK_DTYPES: Final = (None, DType.I32, DType.I32, DType.BOOL)
+"""Of the regions of a walk: a sequence, a count, a tile, whether it is masked."""
 _BITS_AS_FLOAT: Final = "__int_as_float"
 _SHARED_ADDRESS: Final = "__cvta_generic_to_shared"
 
@@ -130,11 +132,12 @@ class Calls(Expressions):
     def _region(self, call: CallOf, args: Sequence[Value]) -> Value | None:
         place = self.place(call.span)
         made = self._arguments(args, call)
-        if call.fn not in VALUE_REGIONS:
+        family = self.context.family
+        if call.fn not in family.walk:
             self.emit(RegionCall(call.fn, made, span=place))
             return None
-        value = Call(call.fn, made, span=place)
-        return Built(Kind.KEYS, value) if call.fn == "key_sequence" else Scalar(value, _VALUE_DTYPES[call.fn])
+        value, dtype = Call(call.fn, made, span=place), _WALK_DTYPES[family.walk.index(call.fn)]
+        return Built(SEQUENCES[family.sequence], value) if dtype is None else Scalar(value, dtype)
 
     def _arguments(self, args: Sequence[Value], call: CallOf) -> tuple[Expr, ...]:
         """Arguments of a region or of the schedule; the parameters are in scope everywhere in CuIR."""
@@ -160,17 +163,20 @@ class Calls(Expressions):
                 return self._proved_value(lemma, function, given, call)
 
     def _row_of(self, index: Value, place: Span) -> Scalar:
-        if index != LaneIndex(Axis.ROW):
+        if index != LaneIndex(self.context.family.rows):
             raise refusal("the lane map of rows takes the variable of a loop over the rows", place, DISSOLVE)
-        return Scalar(Binary("-", Name("i", span=place), Q_START, span=place), DType.I32, frozenset((Axis.ROW,)))
+        family = self.context.family
+        accessor = Name(family.rows.value, span=place)
+        return Scalar(Binary("-", accessor, family.origin, span=place), DType.I32, frozenset((family.rows,)))
 
     def _column_of(self, args: Sequence[Value], place: Span) -> Scalar:
         """`frag_col(c)`, or `f32(start + frag_col(c))` with two arguments."""
+        family = self.context.family
         match args[-1]:
-            case LaneIndex(Axis.KEY):
-                column: Expr = Binary("-", Name("j", span=place), KV_START, span=place)
             case LaneIndex(Axis.OUT):
-                column = Name("e", span=place)
+                column: Expr = Name("e", span=place)
+            case LaneIndex(axis) if axis is family.columns:
+                column = Binary("-", Name(axis.value, span=place), family.column_origin, span=place)
             case _:
                 raise refusal("the lane map of columns takes the variable of a loop over the columns", place, DISSOLVE)
         axes = frozenset(a.axis for a in args if isinstance(a, LaneIndex))
@@ -187,8 +193,16 @@ class Calls(Expressions):
         made: dict[str, Expr | bool] = {}
         for name in (f.name for f in fields(cls) if f.name in lemma.fields):
             text = lemma.fields[name]
-            made[name] = text if isinstance(text, bool) else put_in(meaning(text), exprs, place)
+            made[name] = text if isinstance(text, bool) else put_in(self._formula(text, exprs, place), exprs, place)
         return cls(**made, span=place)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    def _formula(self, text: str, given: Mapping[str, Expr], place: Span) -> Expr:
+        """What the table says of a field; a constant in it that is no argument is one of the kernel's."""
+        expr, constants = meaning(text), self.context.constants
+        for node in walk(expr):
+            if isinstance(node, Name) and node.id not in given and constants.is_constant(node.id):
+                constants.use(node.id, place)
+        return expr
 
     def _proved_value(self, lemma: Lemma, function: FunctionText, given: Mapping[str, Value], call: CallOf) -> Scalar:
         place = self.place(call.span)

@@ -19,7 +19,7 @@ from cubridge.ir.contract import ElementType, Instantiation, LaunchContract, Map
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import known_number
 from cubridge.ir.hardware import SHARED_BYTES
-from cubridge.ir.nodes import CopyAsync, Kernel, Store, Tile
+from cubridge.ir.nodes import CopyAsync, Kernel, Name, Store, Tile
 from cubridge.ir.source import Span
 from cubridge.ir.tile_shape import head_dim, key_tile, query_tile
 from cubridge.ir.types import DTYPES
@@ -95,7 +95,7 @@ def assertion_faults(context: Context) -> Iterator[Diagnostic]:
 def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instantiation) -> Iterator[Diagnostic]:
     """CU428 where the launch contract says another block size, another grid, other tiles or elements, less alignment or shared
     memory, or another box of a TMA copy, than the text needs; each at the place in the contract."""
-    values: dict[str, int | float] = {"D": head_dim(kernel), **dict(instance.macros)}
+    values: dict[str, int | float] = {"D": head_dim(kernel) or _chosen(contract, instance), **dict(instance.macros)}
     constants = {**values, **kernel.constant_values}
     sizes = (
         ("block", contract.block, "threads by its launch bounds", kernel.threads),
@@ -114,6 +114,11 @@ def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instanti
             yield from _box_faults(node, kernel, contract, constants)
         if isinstance(node, CopyAsync | Store):
             yield from _alignment_faults(node, contract)
+
+
+def _chosen(contract: LaunchContract, instance: Instantiation) -> int:
+    """The head dim that the macros of an instantiation say, of a kernel that does not show it."""
+    return next((instance.value(m.name) for m in contract.macros if m.values == (Name("D"),)), 0)
 
 
 def _given(instance: Instantiation) -> str:

@@ -12,14 +12,14 @@ from cubridge.frontend.cuda.digest import Digests
 from cubridge.frontend.cuda.lemmas import Lemma, Lemmas
 from cubridge.frontend.cuda.structure import FunctionText, Program, StructText
 from cubridge.frontend.cuda.syntax import CExpr, CType, Ident
-from cubridge.frontend.cuda.values import Kind
+from cubridge.frontend.cuda.values import SEQUENCES, Kind
 from cubridge.ir.contract import HostValue, Instantiation, LaunchContract, ParamField
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
-from cubridge.ir.nodes import REGIONS, Attr, Expr, Name
+from cubridge.ir.families import FAMILIES, Family
+from cubridge.ir.nodes import Attr, Expr, Name
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.ir.types import Axis
-from cubridge.ir.vocabulary import VALUE_REGIONS
 
 T = TypeVar("T")
 
@@ -29,8 +29,7 @@ THREADS: Final = "CU427"
 STRUCTURE: Final = "CU429"
 """Code of a kernel that lacks a part."""
 
-_MARKED: Final = {"params": Kind.PARAMS, "tile_state": Kind.TILE, "row_state": Kind.ROW}
-_TILE_AXES: Final = {"score": (Axis.ROW, Axis.KEY), "row_rescale": (Axis.ROW, Axis.OUT)}
+_MARKED: Final = {"params": Kind.PARAMS, "tile_state": Kind.TILE, "row_state": Kind.ROW, "score_state": Kind.KEPT}
 
 
 @dataclass(slots=True)
@@ -54,6 +53,10 @@ class Context:
     shared: StructText | None = None
     params: dict[str, ParamField] = field(default_factory=dict[str, ParamField])
 
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.contract.family]
+
     def struct(self, kind: Kind) -> StructText:
         if kind is Kind.SHARED:
             assert self.shared is not None
@@ -62,8 +65,10 @@ class Context:
 
     def row_count(self) -> int:
         """The fragment rows that a thread holds."""
-        extent = self.regions["score"].params[0].type.dims[0]
-        return int(self.constants.evaluate(extent))
+        function = next((self.regions[n] for n in ("score", "row_terms") if n in self.regions), None)
+        if function is None:
+            return self.fragment_rows.held
+        return int(self.constants.evaluate(function.params[0].type.dims[0]))
 
     def definitions(self) -> dict[Expr, Expr]:
         """Host expressions of scalar parameters, for proofs about signs."""
@@ -105,8 +110,8 @@ def read_context(
     missing = _Missing(program.file)
     kernel = _entry(program, contract, missing)
     kinds = _marked_structs(program, source_map, missing)
-    regions = _region_functions(program, source_map, missing)
-    kinds |= _keys_struct(program, regions, kinds, missing)
+    regions = _region_functions(program, source_map, FAMILIES[contract.family], missing)
+    kinds |= _keys_struct(program, regions, kinds, FAMILIES[contract.family], missing)
     schedule = _schedule(program, kinds, missing)
     digests = Digests(program)
     rows, lanes = _lane_maps(program, digests, lemmas, missing)
@@ -124,7 +129,7 @@ def read_context(
         schedule=schedule,
         kinds=kinds,
         regions=regions,
-        axes=dict(_axes(regions)),
+        axes=dict(_axes(regions, FAMILIES[contract.family])),
         fragment_rows=rows,
         lanes=lanes,
         params={p.name: p for p in contract.params},
@@ -157,14 +162,19 @@ def _entry(program: Program, contract: LaunchContract, missing: _Missing) -> Fun
 def _marked_structs(program: Program, source_map: SourceMap, missing: _Missing) -> dict[str, Kind]:
     """The structs that a region of fields lies in, by name."""
     kinds = dict(_struct_kinds(program, source_map))
-    for region, kind in _MARKED.items():
+    for region, kind in _marked(source_map):
         if kind not in kinds.values():
             missing.part(f"region `{region}` lies in no struct", source_map.region(region).span)
     return kinds
 
 
+def _marked(source_map: SourceMap) -> Iterator[tuple[str, Kind]]:
+    """The regions of fields that this text has."""
+    yield from ((r.name, _MARKED[r.name]) for r in source_map.regions if r.name in _MARKED)
+
+
 def _struct_kinds(program: Program, source_map: SourceMap) -> Iterator[tuple[str, Kind]]:
-    for region, kind in _MARKED.items():
+    for region, kind in _marked(source_map):
         marked = source_map.region(region).span
         for struct in program.structs.values():
             span = struct.span
@@ -172,11 +182,13 @@ def _struct_kinds(program: Program, source_map: SourceMap) -> Iterator[tuple[str
                 yield struct.name, kind
 
 
-def _region_functions(program: Program, source_map: SourceMap, missing: _Missing) -> dict[str, FunctionText]:
+def _region_functions(
+    program: Program, source_map: SourceMap, family: Family, missing: _Missing
+) -> dict[str, FunctionText]:
     """The function of each region, by name."""
-    regions = {name: functions[0] for name in REGIONS if (functions := program.functions.get(name))}
-    for name in REGIONS:
-        around = source_region_name(name)
+    regions = {name: functions[0] for name in family.regions if (functions := program.functions.get(name))}
+    for name in family.regions:
+        around = family.source_of(name)
         place = source_map.region(around).span
         if name not in regions:
             missing.part(f"region `{around}` defines no function `{name}`", place)
@@ -185,25 +197,20 @@ def _region_functions(program: Program, source_map: SourceMap, missing: _Missing
     return regions
 
 
-def source_region_name(name: str) -> str:
-    """The source region that a region function lies in."""
-    return "kv_range" if name in VALUE_REGIONS else name
-
-
 def _keys_struct(
-    program: Program, regions: Mapping[str, FunctionText], kinds: Mapping[str, Kind], missing: _Missing
+    program: Program, regions: Mapping[str, FunctionText], kinds: Mapping[str, Kind], family: Family, missing: _Missing
 ) -> dict[str, Kind]:
-    """The struct that `key_sequence` returns."""
-    function = regions.get("key_sequence")
+    """The struct that `key_sequence` or `query_sequence` returns."""
+    function = regions.get(family.walk[0]) if family.walk else None
     if function is None:
         return {}
     name = function.result.name
     if name not in program.structs:
         missing.part(f"there is no struct `{name}`", function.head_span)
     if name in kinds:
-        missing.part(f"`key_sequence` returns `{name}`, which is another part", function.head_span)
+        missing.part(f"`{function.name}` returns `{name}`, which is another part", function.head_span)
         return {}
-    return {name: Kind.KEYS}
+    return {name: SEQUENCES[family.sequence]}
 
 
 def _schedule(program: Program, kinds: Mapping[str, Kind], missing: _Missing) -> FunctionText | None:
@@ -223,10 +230,12 @@ def _schedule(program: Program, kinds: Mapping[str, Kind], missing: _Missing) ->
 def _lane_maps(
     program: Program, digests: Digests, lemmas: Lemmas, missing: _Missing
 ) -> tuple[Lemma | None, int | None]:
-    """The lane map of rows, and how many lanes share a row: what the lane map of columns says."""
+    """The lane map of rows, and how many lanes share a row: what it says itself, or the lane map of columns."""
     candidates = [f for fs in program.functions.values() for f in fs if _may_be_lane_map(f)]
     known = [m for f in candidates if (m := lemmas.find(digests.function(f)))]
     rows = _only("rows", [m for m in known if m.kind == "rows"], missing)
+    if rows is not None and rows.lanes:
+        return rows, rows.lanes
     lanes = _only("columns", {m.lanes for m in known if m.kind == "columns"}, missing)
     return rows, lanes
 
@@ -245,8 +254,9 @@ def _only(kind: str, maps: Collection[T], missing: _Missing) -> T | None:
     return None
 
 
-def _axes(regions: Mapping[str, FunctionText]) -> Iterator[tuple[str, Axis]]:
-    """The constants in the extents of `s[..][..]` and `o[..][..]`."""
-    for name, axes in _TILE_AXES.items():
+def _axes(regions: Mapping[str, FunctionText], family: Family) -> Iterator[tuple[str, Axis]]:
+    """The constants in the extents of `s[..][..]`, `o[..][..]` and of a row vector."""
+    tiles = {"score": (family.rows, family.columns), "row_rescale": (Axis.ROW, Axis.OUT), "row_terms": (Axis.ROW,)}
+    for name, axes in ((n, a) for n, a in tiles.items() if n in regions):
         dims = regions[name].params[0].type.dims if regions[name].params else ()
         yield from ((dim.name, axis) for dim, axis in zip(dims, axes, strict=False) if isinstance(dim, Ident))

@@ -29,9 +29,9 @@ from cubridge.frontend.cuda.syntax import (
 )
 from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
+    SEQUENCES,
     Address,
     Fields,
-    Kind,
     Names,
     Pointer,
     Scalar,
@@ -42,6 +42,7 @@ from cubridge.frontend.cuda.values import (
 )
 from cubridge.ir.contract import CounterAddress
 from cubridge.ir.nodes import Argument, BoolLit, Call, Record
+from cubridge.ir.region_types import RECORDS
 from cubridge.ir.source import Span
 from cubridge.ir.types import DType
 
@@ -154,8 +155,8 @@ class Expressions(Places):
     # ---- structs and types -------------------------------------------------------------------------------------------
 
     def _braces(self, type: CType | None, items: tuple[CExpr, ...], span: Span) -> Value:
-        if type is None or self.context.kinds.get(type.name) is not Kind.KEYS:
-            raise refusal("only a key sequence is made by braces", self.place(span))
+        if type is None or self.context.kinds.get(type.name) not in SEQUENCES.values():
+            raise refusal("only a key or query sequence is made by braces", self.place(span))
         declared = self.context.program.structs[type.name].fields
         if len(items) != len(declared):
             raise refusal(f"`{type.name}` has {len(declared)} fields, here are {len(items)}", self.place(span))
@@ -166,13 +167,13 @@ class Expressions(Places):
         return Fields(type.name, values)
 
     def record(self, fields: Fields, span: Span) -> Record:
-        """A finished key sequence. Errors: CU423 for a field that has no value."""
+        """A finished sequence. Errors: CU423 for a field that has no value."""
         declared = self.context.program.structs[fields.type].fields
         missing = [f.name for f in declared if f.name not in fields.values]
         if missing:
             raise refusal(f"`{missing[0]}` is not set", self.place(span))
         parts = (Argument(f.name, fields.values[f.name].expr, span=self.place(span)) for f in declared)
-        return Record("KeySequence", tuple(parts), span=self.place(span))
+        return Record(RECORDS[self.context.family.walk[0]], tuple(parts), span=self.place(span))
 
     def _of_type(self, type: CType, name: str, span: Span) -> Value:
         """A static member of a tested type, such as `SharedTile<R, C>::BYTES`, by its definition."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from cubridge.frontend.cuda.context import Context
 from cubridge.frontend.cuda.expressions import Expressions
+from cubridge.frontend.cuda.geometry import table_expr
 from cubridge.frontend.cuda.syntax import CExpr, CType, FieldOf
 from cubridge.frontend.cuda.values import SCALAR_TYPES, Kind, refusal
 from cubridge.frontend.cuda.views import MISFIT
@@ -34,6 +35,7 @@ from cubridge.ir.nodes import (
     Call,
     Captured,
     Counters,
+    Element,
     Expr,
     Field,
     FieldType,
@@ -117,9 +119,11 @@ def _shared_type(lift: Expressions, kind: CType, field: FieldOf) -> FieldType:
     slots = _slots(lift, kind.dims, place)
     lemma = lift.context.type_lemma(kind)
     match "" if lemma is None else lemma.means:
-        case "tile" if len(kind.args) == 2 and lemma is not None:
-            rows, cols = (_extent(lift, a) for a in kind.args)
-            return Tile(lift.context.instance.dtype, rows, cols, slots, lemma.swizzle, span=place)
+        case "tile" if lemma is not None and len(kind.args) == len(lemma.params):
+            given = dict(zip(lemma.params, (_extent(lift, a) for a in kind.args), strict=True))
+            rows, cols = (_tile_extent(lift, text, given, place) for text in (lemma.rows, lemma.cols))
+            dtype = DType(lemma.element) if lemma.element else lift.context.instance.dtype
+            return Tile(dtype, rows, cols, slots, lemma.swizzle, span=place)
         case "barrier":
             return Barrier(slots, span=place)
         case "" if kind.name in SCALAR_TYPES and not kind.dims and not kind.pointers:
@@ -132,6 +136,11 @@ def _slots(lift: Expressions, dims: tuple[CExpr, ...], place: Span) -> Expr | No
     if len(dims) > 1:
         raise refusal("shared memory with two subscripts has no CuIR meaning", place)
     return _extent(lift, dims[0]) if dims else None
+
+
+def _tile_extent(lift: Expressions, text: str, given: Mapping[str, Expr], place: Span) -> Expr:
+    """An extent as the table says it: an argument of the type, or an expression of constants."""
+    return given[text] if text in given else table_expr(lift.context, text, place)
 
 
 def _extent(lift: Expressions, extent: CExpr) -> Expr:
@@ -157,7 +166,17 @@ def row_fields(lift: Expressions, regions: Iterable[Function]) -> Iterator[Field
         yield Field(field.name, cls(dtype, span=field.span), span=field.span)
 
 
+def score_fields(lift: Expressions) -> Iterator[Field]:
+    """What is kept of each score."""
+    for field in _marked(lift.context, Kind.KEPT, "score_state"):
+        if len(lift.axes(field.type, field.span)) != 2:
+            raise refusal("a value per score is an array over rows and columns", field.span)
+        yield Field(field.name, Element(lift.dtype(field.type, field.span), span=field.span), span=field.span)
+
+
 def _marked(context: Context, kind: Kind, region: str) -> Iterator[FieldOf]:
+    if region not in context.family.sources:
+        return iter(())
     inside = context.source_map.region(region).span
     return (f for f in context.struct(kind).fields if inside.start <= f.span.start < inside.end)
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from cubridge.frontend.cuda.values import Address, Opaque, Value, View
 from cubridge.ir.diagnostics import Diagnostic, Note
+from cubridge.ir.families import named_arguments
 from cubridge.ir.nodes import (
-    REGIONS,
     Assign,
     Attr,
     Call,
@@ -20,8 +20,8 @@ from cubridge.ir.nodes import (
     RegionCall,
     Stmt,
 )
-from cubridge.ir.operands import written_operands
-from cubridge.ir.region_types import RULES
+from cubridge.ir.operands import whole, written_operands
+from cubridge.ir.region_types import written_arguments
 from cubridge.ir.source import Span
 from cubridge.ir.walk import blocks, children, walk
 
@@ -44,8 +44,8 @@ def _written(statements: Iterable[Stmt]) -> Iterator[Expr]:
             case Op():
                 yield from map(root, written_operands(statement))
             case RegionCall(region, args):
-                pairs = zip(REGIONS[region], args, strict=False)
-                yield from (root(a) for name, a in pairs if name in RULES[region].writes)
+                writes = written_arguments(region)
+                yield from (root(a) for name, a in named_arguments(region, args).items() if name in writes)
             case _:
                 for _, body in blocks(statement):
                     yield from _written(body)
@@ -53,10 +53,11 @@ def _written(statements: Iterable[Stmt]) -> Iterator[Expr]:
 
 def root(expr: Expr) -> Expr:
     """The local or field that a place is part of."""
+    expr = whole(expr)
     match expr:
         case Index(base, _):
             return root(base)
-        case Attr(Name("p" | "smem" | "tile" | "row" | "keys"), _):
+        case Attr(Name("p" | "smem" | "tile" | "row" | "kept" | "keys" | "queries"), _):
             return expr
         case Attr(base, _):
             return root(base)

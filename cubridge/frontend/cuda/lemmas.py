@@ -40,7 +40,10 @@ class Lemma:
     row_origin: str = ""
     lanes: int = 0
     swizzle: int = 0
+    rows: str = ""
     cols: str = ""
+    element: str = ""
+    held: int = 0
     arch: str = ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cubridge.frontend.cuda.checks import assertion_faults, contract_faults, element_faults, text_faults
 from cubridge.frontend.cuda.context import Context, read_context
 from cubridge.frontend.cuda.definitions import with_definitions
-from cubridge.frontend.cuda.fields import param_fields, row_fields, shared_fields, tile_fields
+from cubridge.frontend.cuda.fields import param_fields, row_fields, score_fields, shared_fields, tile_fields
 from cubridge.frontend.cuda.geometry import table_expr
 from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.markers import read_source_map
@@ -21,11 +21,13 @@ from cubridge.frontend.cuda.views import MISFIT
 from cubridge.ir.contract import Instantiation, LaunchContract
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import known_number
+from cubridge.ir.families import FAMILIES
 from cubridge.ir.nodes import Binary, Call, Expr, Field, Function, Kernel, Name
 from cubridge.ir.printer import print_expr
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SourceMap
 from cubridge.ir.tile_shape import rows_of
+from cubridge.ir.types import Axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def lift(
     Errors: CU420 to CU429, all that are found, each at its place."""
     if is_empty(source):
         raise CuError(Diagnostic("CU420", "the text is empty", Span(source, 0, 0)))
-    source_map = read_source_map(source)
+    source_map = read_source_map(source, FAMILIES[contract.family].sources)
     program = read_program(read_unit(source, dict(instance.macros), headers))
     context = read_context(program, source_map, contract, instance, lemmas or load_lemmas())
     return Lifted(_kernel(context), with_definitions(source_map, program))
@@ -72,7 +74,7 @@ def _kernel(context: Context) -> Kernel:
         raise CuError(*_unique(faults))
     rows = context.fragment_rows
     head = context.kernel.head_span
-    params, shared, tile_state, row_state = fields
+    params, shared, tile_state, row_state, score_state = fields
     kernel = Kernel(
         name=context.kernel.name,
         arch=context.contract.arch,
@@ -87,6 +89,8 @@ def _kernel(context: Context) -> Kernel:
         regions=tuple(regions),
         schedule=schedule,
         body=tuple(body.out),
+        family=context.contract.family,
+        score_state=score_state,
         span=context.kernel.span,
     )
     misfits = _unique(list(contract_faults(kernel, context.contract, context.instance)))
@@ -110,7 +114,14 @@ def _all_fields(
     context: Context, body: KernelLifter, regions: list[Function], faults: list[Diagnostic]
 ) -> tuple[tuple[Field, ...], ...]:
     made: list[tuple[Field, ...]] = []
-    for fields in (param_fields(context), shared_fields(body), tile_fields(body), row_fields(body, regions)):
+    sections = (
+        param_fields(context),
+        shared_fields(body),
+        tile_fields(body),
+        row_fields(body, regions),
+        score_fields(body),
+    )
+    for fields in sections:
         try:
             made.append(tuple(fields))
         except CuError as error:
@@ -119,9 +130,12 @@ def _all_fields(
 
 
 def _work_bound(context: Context) -> dict[Expr, Expr]:
-    """The schedule is asked for work below the number of query tiles of all heads."""
-    tiles = Call("ceil_div", (Name("Lq"), context.contract.query_tile))
-    return {Name("work"): Binary("*", Binary("*", Name("B"), Name("Hq")), tiles)}
+    """The schedule is asked for work below the number of tiles of all heads."""
+    contract = context.contract
+    of_keys = context.family.rows is Axis.KEY
+    heads, length, tile = ("Hk", "Lk", contract.key_tile) if of_keys else ("Hq", "Lq", contract.query_tile)
+    tiles = Call("ceil_div", (Name(length), tile))
+    return {Name("work"): Binary("*", Binary("*", Name("B"), Name(heads)), tiles)}
 
 
 def _with_bound(context: Context, fault: Diagnostic) -> Diagnostic:
@@ -134,18 +148,24 @@ def _with_bound(context: Context, fault: Diagnostic) -> Diagnostic:
 
 
 def _query_tile_faults(context: Context, found: list[Diagnostic]) -> Iterator[Diagnostic]:
-    """CU428 where divisions of the schedule have no proof as the contract says another query tile than the text has: `work` is
+    """CU428 where divisions of the schedule have no proof as the contract says another tile of work than the text has: `work` is
     bounded by it."""
     if not any(f.code == "CU426" for f in found):
         return
     schedule, _ = lift_schedule(context, TakenOnTrust(context.constants.number))
     rows = schedule and rows_of(schedule, frozenset(context.constants.used))
-    said = known_number(context.contract.query_tile, dict(context.instance.macros))
+    name, what = (
+        ("key_tile", "keys in a key tile")
+        if context.family.rows is Axis.KEY
+        else ("query_tile", "rows in a query tile")
+    )
+    tile: Expr = getattr(context.contract, name)
+    said = known_number(tile, dict(context.instance.macros))
     has = rows and known_number(rows, {**context.constants.used})
     if schedule is not None and has is not None and has != said:
-        message = f"`query_tile` is {said}, and the kernel has {has} rows in a query tile"
+        message = f"`{name}` is {said}, and the kernel has {has} {what}"
         notes = (Note("the schedule", schedule.span),)
-        yield Diagnostic(MISFIT, message, context.contract.query_tile.span, notes)
+        yield Diagnostic(MISFIT, message, tile.span, notes)
 
 
 def _unique(faults: list[Diagnostic]) -> list[Diagnostic]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,9 +14,10 @@ from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
 _MARKER: Final = re.compile(rb"^[ \t]*//[ \t]*@(region|endregion)\b[ \t]*([^\r\n]*?)[ \t]*\r?$", re.MULTILINE)
 
 
-def read_source_map(file: SourceFile) -> SourceMap:
-    """The regions of a kernel text. Errors: CU422 for each marker that is unclosed, duplicate, unknown, out of order or missing."""
-    markers = _Markers(file)
+def read_source_map(file: SourceFile, known: Sequence[str] = SOURCE_REGIONS) -> SourceMap:
+    """The regions of a kernel text, which has all of `known`. Errors: CU422 for each marker that is unclosed, duplicate, unknown,
+    out of order or missing."""
+    markers = _Markers(file, known)
     for match in _MARKER.finditer(file.data):
         name, place = match[2].decode("utf-8", errors="replace"), _marker_span(file, match)
         if match[1] == b"region":
@@ -35,6 +36,7 @@ class _Markers:
     their own is about, and which are not missing besides."""
 
     file: SourceFile
+    known: Sequence[str]
     regions: dict[str, SourceRegion] = field(default_factory=dict[str, SourceRegion])
     opened: tuple[str, Span] | None = None
     faults: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -42,7 +44,7 @@ class _Markers:
 
     def open(self, name: str, place: Span) -> None:
         self._leave_open()
-        self.faults += _misnamed(name, place, self.regions)
+        self.faults += _misnamed(name, place, self.regions, self.known)
         self.opened = (name, place)
 
     def close(self, name: str, place: Span, line_start: int) -> None:
@@ -62,7 +64,7 @@ class _Markers:
         """The end of the text: nothing may be open, and no region be missing."""
         self._leave_open()
         size = len(self.file.data)
-        for name in SOURCE_REGIONS:
+        for name in self.known:
             if name not in self.regions and name not in self.at_fault:
                 self.faults.append(_missing(name, Span(self.file, size, size)))
 
@@ -86,10 +88,10 @@ def _next_line(file: SourceFile, at: int) -> int:
 # ---- faults ----------------------------------------------------------------------------------------------------------
 
 
-def _misnamed(name: str, place: Span, regions: Mapping[str, SourceRegion]) -> list[Diagnostic]:
+def _misnamed(name: str, place: Span, regions: Mapping[str, SourceRegion], known: Sequence[str]) -> list[Diagnostic]:
     """What is wrong with the name of a region that begins at `place`, after `regions`."""
-    if name not in SOURCE_REGIONS:
-        help = f"regions: {', '.join(SOURCE_REGIONS)}"
+    if name not in known:
+        help = f"regions: {', '.join(known)}"
         return [Diagnostic("CU422", f"there is no region `{name}`", place, help=help)]
     if name in regions:
         note = Note("it is here as well", regions[name].span)

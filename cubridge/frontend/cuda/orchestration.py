@@ -45,6 +45,7 @@ from cubridge.frontend.cuda.values import (
 )
 from cubridge.ir.coordinates import THREAD_NAMES
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
+from cubridge.ir.families import FORWARD
 from cubridge.ir.nodes import (
     NEGATED,
     Assign,
@@ -52,6 +53,8 @@ from cubridge.ir.nodes import (
     Binary,
     BoolLit,
     Break,
+    BulkCommit,
+    BulkWaitRead,
     Call,
     Expr,
     For,
@@ -60,11 +63,15 @@ from cubridge.ir.nodes import (
     Loop,
     Name,
     Node,
+    ReduceAsync,
     Stmt,
 )
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import children
+
+_STATES: Final = {Kind.ROW: "row_state", Kind.KEPT: "score_state"}
+"""What makes the state of a team, not written yet."""
 
 
 class KernelLifter(Bodies):
@@ -111,22 +118,39 @@ class KernelLifter(Bodies):
         place = self.place(declared.span)
         if declared.value is not None:
             raise refusal("a register tile with an initialiser", place, help="use the helper that zeroes it")
-        axes = self.axes(declared.type, declared.span)
-        columns: Expr | None = None
-        if axes in ((Axis.ROW, Axis.KEY), (Axis.ROW, Axis.OUT)):
-            columns = fragment_columns(self, declared.type.dims[1], place)
-        elif axes != (Axis.ROW,):
-            raise refusal("a register array of the kernel is s[rows][columns] or x[rows]", place)
+        axes, dims = self._array_axes(declared, place), declared.type.dims
         name = self.names.fresh(declared.name)
         dtype = self.dtype(declared.type, declared.span)
         self.names.values[declared.name] = Fragment(Name(name, span=place), dtype, axes)
-        self.emit(register_tile(self, name, dtype, columns, place))
+        columns = None if axes == (self.context.family.rows,) else fragment_columns(self, dims[-1], place)
+        made = register_tile(self, name, dtype, columns, place)
+        self.emit(made if axes[0] is self.context.family.rows else replace(made, rows=IntLit(1, span=place)))
+
+    def _array_axes(self, declared: Declare, place: Span) -> tuple[Axis, ...]:
+        """Of a tile s[rows][columns], of a vector x[rows], or, where queries are columns, of their numbers x[columns]."""
+        family, dims = self.context.family, declared.type.dims
+        if family.name == FORWARD:
+            axes = self.axes(declared.type, declared.span)
+            if axes in ((Axis.ROW, Axis.KEY), (Axis.ROW, Axis.OUT), (Axis.ROW,)):
+                return axes
+        elif self._counts_rows(dims[0]) and len(dims) <= 2:
+            return (family.rows, Axis.OUT)[: len(dims)]
+        elif family.columns is Axis.ROW and len(dims) == 1:
+            return (family.columns,)
+        raise refusal("a register array of the kernel is s[rows][columns] or x[rows]", place)
+
+    def _counts_rows(self, extent: CExpr) -> bool:
+        """Is it how many rows a thread holds, by a region's tile, or else by the lane map."""
+        if self.context.axes:
+            return self.context.axis_of(extent) is self.context.family.rows
+        return self.context.constants.evaluate(extent) == self.context.fragment_rows.held
 
     def object(self, declared: Declare) -> None:
         place = self.place(declared.span)
-        if self.context.kinds.get(declared.type.name) is Kind.ROW:
-            self.emit(Assign(Scope(Kind.ROW).expr, Call("row_state", (), span=place), span=place))
-            self.names.values[declared.name] = Scope(Kind.ROW)
+        kept = self.context.kinds.get(declared.type.name)
+        if kept in _STATES:
+            self.emit(Assign(Scope(kept).expr, Call(_STATES[kept], (), span=place), span=place))
+            self.names.values[declared.name] = Scope(kept)
             return
         lemma = self.context.type_lemma(declared.type)
         kind = "" if lemma is None else lemma.means
@@ -275,7 +299,7 @@ def _not(condition: Scalar, place: Span) -> Expr:
 
 def thread_faults(body: Iterable[Stmt]) -> Iterator[Diagnostic]:
     """CU427 for each use of the thread index outside: `if thread == 0` around initialisation or an elected role, and a leader,
-    one thread of a warpgroup, that only arrives."""
+    one thread of a warpgroup, that only arrives and copies."""
     statements = list(body)
     leaders: dict[str, Span] = {}
     yield from _thread_uses(statements, leaders)
@@ -288,9 +312,9 @@ def _thread_uses(body: Sequence[Stmt], leaders: dict[str, Span]) -> Iterator[Dia
                 leaders[name] = statement.span
             case If(condition, then, orelse) if condition == _FIRST and not orelse:
                 yield from _thread_uses(then, leaders)
-            case If(Name(name), then, orelse) if name in leaders:
-                if orelse or not all(isinstance(s, BarrierArrive) for s in then):
-                    yield Diagnostic(THREADS, f"`{name}` guards more than arrivals", statement.span)
+            case If(Name(name) | Binary("&", Name(name), _), then, orelse) if name in leaders:
+                if orelse or not all(isinstance(s, _BY_ONE_THREAD) for s in then):
+                    yield Diagnostic(THREADS, f"`{name}` guards more than arrivals and bulk copies", statement.span)
             case If(condition, then, orelse):
                 yield from _outside(condition, leaders)
                 yield from _thread_uses(then, leaders)
@@ -304,6 +328,7 @@ def _thread_uses(body: Sequence[Stmt], leaders: dict[str, Span]) -> Iterator[Dia
                 yield from _outside(statement, leaders)
 
 
+_BY_ONE_THREAD: Final = (BarrierArrive, ReduceAsync, BulkCommit, BulkWaitRead)
 _FIRST: Final = Binary("==", Name("thread"), IntLit(0))
 
 

@@ -34,6 +34,7 @@ from cubridge.frontend.cuda.syntax import (
 )
 from cubridge.frontend.cuda.values import (
     SCALAR_TYPES,
+    SEQUENCES,
     Failed,
     Fields,
     Fragment,
@@ -48,7 +49,6 @@ from cubridge.frontend.cuda.values import (
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import (
     NAMED_CONSTANTS,
-    REGIONS,
     SIZES,
     Assign,
     Call,
@@ -62,14 +62,14 @@ from cubridge.ir.nodes import (
 from cubridge.ir.region_types import ACCESSORS
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis, DType
-from cubridge.ir.vocabulary import VALUE_REGIONS
 from cubridge.ir.walk import SCOPES
 
 RESERVED: Final = frozenset((*SIZES, *NAMED_CONSTANTS, *ACCESSORS, *SCOPES, "True", "False"))
 """Names that mean something in every region."""
 
-_TILES: Final[dict[str, tuple[Axis, ...]]] = {"s": (Axis.ROW, Axis.KEY), "o": (Axis.ROW, Axis.OUT), "lse": (Axis.ROW,)}
-_SCOPES: Final = {"tile": Kind.TILE, "row": Kind.ROW, "keys": Kind.KEYS}
+_SCORES: Final = ("s", "dp", "ds", "w")
+_ROW_VALUES: Final = ("lse", "delta", "d_lse")
+_SCOPES: Final = {"tile": Kind.TILE, "row": Kind.ROW, "kept": Kind.KEPT, **SEQUENCES}
 
 
 class RegionLifter(Bodies):
@@ -171,7 +171,7 @@ class RegionLifter(Bodies):
         self.names.values[declared.name] = Fragment(made, self.dtype(declared.type, declared.span), axes, around)
 
     def object(self, declared: Declare) -> None:
-        if self.context.kinds.get(declared.type.name) is Kind.KEYS:
+        if self.context.kinds.get(declared.type.name) in SEQUENCES.values():
             self.names.values[declared.name] = Fields(declared.type.name)
         elif self.context.kinds.get(declared.type.name) is Kind.TILE:
             self.names.values[declared.name] = Scope(Kind.TILE)
@@ -219,13 +219,14 @@ def lift_region(
 ) -> tuple[Function | None, list[Diagnostic]]:
     """One region function; None if it has faults."""
     lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions)))
-    lifter.names.taken |= RESERVED | set(REGIONS[name])
-    faults = list(_bind_arguments(lifter, function, REGIONS[name]))
+    arguments = context.family.regions[name]
+    lifter.names.taken |= RESERVED | set(arguments)
+    faults = list(_bind_arguments(lifter, function, arguments))
     if not faults:
-        _lift_body(lifter, function, name in VALUE_REGIONS)
+        _lift_body(lifter, function, name in context.family.walk)
     if faults or lifter.faults:
         return None, [*faults, *lifter.faults]
-    return Function(name, REGIONS[name], tuple(lifter.out), lifter.result, span=function.span), []
+    return Function(name, arguments, tuple(lifter.out), lifter.result, span=function.span), []
 
 
 def lift_schedule(context: Context, facts: Signs) -> tuple[Function | None, list[Diagnostic]]:
@@ -282,11 +283,20 @@ def _bind_arguments(lifter: RegionLifter, function: FunctionText, names: Sequenc
             lifter.loops = (*lifter.loops, value.axis)
 
 
+def _fragment_axes(context: Context, name: str) -> tuple[Axis, ...]:
+    """Of an argument that is a tile or a vector; of others none."""
+    if name in _SCORES:
+        return context.family.rows, context.family.columns
+    if name in _ROW_VALUES:
+        return (Axis.ROW,)
+    return (Axis.ROW, Axis.OUT) if name == "o" else ()
+
+
 def _argument(context: Context, parameter: Parameter, name: str) -> Value | None:
-    kind = parameter.type
-    if name in _TILES:
+    kind, wanted = parameter.type, _fragment_axes(context, name)
+    if wanted:
         axes = tuple(context.axis_of(d) for d in kind.dims)
-        return Fragment(Name(name), DType.F32, _TILES[name]) if kind.name == "float" and axes == _TILES[name] else None
+        return Fragment(Name(name), DType.F32, wanted) if kind.name == "float" and axes == wanted else None
     if name in _SCOPES:
         return Scope(_SCOPES[name]) if context.kinds.get(kind.name) is _SCOPES[name] else None
     if kind.name != "int" or kind.dims or kind.pointers:

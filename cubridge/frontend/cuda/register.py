@@ -23,7 +23,7 @@ from cubridge.ir.diagnostics import CuError, render
 from cubridge.ir.source import SourceFile
 
 PACKAGED = Path(__file__).parents[2] / "kernels"
-SHIPPED = tuple(sorted(PACKAGED.glob("*/attention_forward.toml")))
+SHIPPED = tuple(sorted(PACKAGED.glob("*/attention_*.toml")))
 
 
 def programs(contracts: Sequence[Path]) -> Iterator[tuple[str, Program]]:

@@ -66,15 +66,22 @@ class Kind(Enum):
     SHARED = auto()
     TILE = auto()
     ROW = auto()
+    KEPT = auto()
     KEYS = auto()
+    QUERIES = auto()
 
 
-SCOPE_NAMES = {Kind.PARAMS: "p", Kind.SHARED: "smem", Kind.TILE: "tile", Kind.ROW: "row", Kind.KEYS: "keys"}
+SCOPE_NAMES = {
+    Kind.PARAMS: "p", Kind.SHARED: "smem", Kind.TILE: "tile", Kind.ROW: "row", Kind.KEPT: "kept", Kind.KEYS: "keys",
+    Kind.QUERIES: "queries",
+}  # fmt: skip
+SEQUENCES = {"keys": Kind.KEYS, "queries": Kind.QUERIES}
+"""The structs that say what a work tile walks, by the name of their scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One of those structs; its fields are CuIR's `p.x`, `smem.x`, `tile.x`, `row.x`, `keys.x`."""
+    """One of those structs; its fields are CuIR's `p.x`, `smem.x`, `tile.x`, `row.x`, `kept.x`, `keys.x`, `queries.x`."""
 
     kind: Kind
 

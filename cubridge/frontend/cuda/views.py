@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from cubridge.frontend.cuda.values import Plumbing, Pointer, Value, View, describe, refusal
 from cubridge.ir.contract import TensorAddress, TensorStride
-from cubridge.ir.nodes import Index
+from cubridge.ir.nodes import Attr, Expr, Index, IntLit, Name, Node
 from cubridge.ir.source import Span
+from cubridge.ir.walk import rewrite
 
 if TYPE_CHECKING:
     from cubridge.frontend.cuda.expressions import Expressions
@@ -28,12 +29,29 @@ def head_of(lift: Expressions, given: Mapping[str, Value], place: Span) -> View:
         if name in given:
             _check_stride(given[name], tensor.name, axis, place)
     for name, axis in _SIZES.items():
-        if name in given and lift.as_expr(given[name], place) != tensor.shape[axis]:
+        if name in given and not _is_size(lift, lift.as_expr(given[name], place), tensor.shape[axis]):
             raise refusal(f"the {name} of this view are not those of `{tensor.name}`", place, MISFIT)
     if "heads" in given and not tensor.contiguous:
         raise refusal(f"`{tensor.name}` is not contiguous", place, MISFIT)
     indices = (lift.as_expr(given["b"], place), lift.as_expr(given["h"], place))
     return View(Index(base.expr, indices, span=place))
+
+
+def _is_size(lift: Expressions, given: Expr, size: Expr) -> bool:
+    """Is it this size, once fields that the host fills and constants are what they are?"""
+    return given == size or _known(lift, given) == _known(lift, size)
+
+
+def _known(lift: Expressions, expr: Expr) -> Expr:
+    definitions = lift.context.definitions()
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Attr) and node in definitions:
+            return _known(lift, definitions[node])
+        number = lift.context.constants.number(node.id) if isinstance(node, Name) else None
+        return IntLit(number) if isinstance(number, int) else node
+
+    return rewrite(expr, change)
 
 
 def _check_stride(value: Value, tensor: str, axis: int, place: Span) -> None:

@@ -59,6 +59,14 @@ INSTRUCTIONS: Final[dict[str, Instruction]] = {
     "setmaxnreg.inc.sync.aligned.u32 %0;": Instruction(
         "registers_take", (0,), memory=False, claims="budget becomes %0"
     ),
+    "fence.proxy.async.shared::cta;": Instruction(
+        "async_proxy_fence",
+        claims="asynchronous reads after a meeting see this thread's earlier writes of shared memory",
+    ),
+    "cp.async.bulk.commit_group;": Instruction("bulk_commit", claims="closes the open bulk group of this thread"),
+    "cp.async.bulk.wait_group.read %0;": Instruction(
+        "bulk_wait_read", (0,), claims="at most %0 bulk groups of this thread still read shared memory"
+    ),
     "bar.sync %0, %1;": Instruction("named_sync", (0, 1), claims="arrives and waits for %1 threads"),
     "bar.arrive %0, %1;": Instruction("named_arrive", (0, 1), claims="arrives and goes on"),
     "ex2.approx.ftz.f32 %0, %1;": _function("exp2"),

@@ -16,7 +16,7 @@ NATURAL: Final[Mapping[Expr, int]] = {
     **{Attr(Name("tile"), n): 0 for n in TILE_FIELDS},
 }
 """Least values: there is no launch for an empty tensor, and places are counted from 0."""
-ARGUMENTS: Final[Mapping[Expr, int]] = {Name(n): 0 for n in ("kv_start", "t")}
+ARGUMENTS: Final[Mapping[Expr, int]] = {Name(n): 0 for n in ("kv_start", "q_start", "t")}
 """The same of names that stand for places in regions that take them."""
 
 

@@ -1,4 +1,4 @@
-// What a backward kernel needs beyond ptx_sm90a.cuh: one wrapper per instruction. They have no meaning in emulate/ yet.
+// What a backward kernel needs beyond ptx_sm90a.cuh: one wrapper per instruction.
 #pragma once
 #include "common/ptx_sm90a.cuh"
 #include "common/wgmma_backward_sm90a.cuh"

@@ -19,7 +19,7 @@
 #endif
 #include "common/tile_backward_sm90a.cuh"
 
-constexpr int STEP_BYTES = SharedTile<BLOCK_Q, HEAD_DIM>::BYTES + SharedRow<BLOCK_Q>::BYTES;  // a tile and its row of numbers
+constexpr int STEP_BYTES = BLOCK_Q * HEAD_DIM * 2 + BLOCK_Q * 4;  // a tile and its row of numbers
 constexpr int DS_READY = 1;    // named barrier: ds of this step is written by both consumers
 constexpr int PART_READY = 2;  // named barrier PART_READY + w: consumer w has written its part of the last dq
 
@@ -61,7 +61,7 @@ struct SharedTiles {
     SharedTile<BLOCK_KV, HEAD_DIM> k, v;
     SharedTile<BLOCK_Q, HEAD_DIM> q[Q_STAGES], d_o[DO_STAGES];
     SharedTile<BLOCK_KV, BLOCK_Q> ds;
-    SharedPart dq[2][CONSUMERS];
+    SharedPart dq[2 * CONSUMERS];  // of two steps
     SharedRow<BLOCK_Q> lse[Q_STAGES], delta[DO_STAGES];
     shared_int work;
     Barrier work_full, work_empty;
@@ -96,11 +96,12 @@ DEVICE QuerySequence query_sequence(const WorkTile& tile, const Params& p) {
 }
 DEVICE int query_count(const QuerySequence& queries, const Params& p) { return imax(queries.hi - queries.lo, 0); }
 DEVICE int query_tile(const QuerySequence& queries, int t, const Params& p) {
-    const int n = queries.first + t;
-    return n < queries.hi ? n : n - (queries.hi - queries.lo);
+    const int x = queries.first + t;
+    return x < queries.hi ? x : x - (queries.hi - queries.lo);
 }
 DEVICE bool query_masked(const QuerySequence& queries, int t, const Params& p) {
-    const int n = query_tile(queries, t, p);
+    const int x = queries.first + t;
+    const int n = x < queries.hi ? x : x - (queries.hi - queries.lo);
     return (n < queries.full_lo) | (n >= queries.full_hi);
 }
 // @endregion query_range
@@ -272,6 +273,7 @@ KERNEL(NUM_THREADS, 1) attention_backward(const __grid_constant__ Params p) {
             zero(dv);
             if (count > 0) {
                 float s[ROWS][S_COLS];
+                OperandTile weights, grads;  // out here: the dk gemm of a step reads grads until the next
                 int t = 0, q_done = 0, dq_done = 0;  // slot of q and tile of dq of the last step
                 // prologue: the scores of the first step
                 barrier_wait(smem.k_full, kv_ring.phase);
@@ -289,7 +291,6 @@ KERNEL(NUM_THREADS, 1) attention_backward(const __grid_constant__ Params p) {
                     const bool last = step + 1 == steps;
                     float dp[ROWS][S_COLS], dq[ROWS][DQ_COLS], lse[S_COLS], delta[S_COLS];
                     ScoreState kept;
-                    OperandTile weights, grads;
                     barrier_wait(smem.d_o_full[d_o_ring.slot], d_o_ring.phase);
                     wgmma_fence();
                     gemm_keys_async(dp, smem.v, wg, smem.d_o[d_o_ring.slot]);
@@ -321,7 +322,7 @@ KERNEL(NUM_THREADS, 1) attention_backward(const __grid_constant__ Params p) {
                     if (leader) bulk_wait_read<0>();  // the copy of the step before the last has read its dq
                     named_sync(DS_READY, CONSUMER_THREADS);
                     if (leader & step > 0) {  // the same fence and meeting serve dq of the last step
-                        reduce_part_async(dq_part(p.dq_sum, dq_done, wg), smem.dq[dq_ring.slot ^ 1][wg]);
+                        reduce_part_async(dq_part(p.dq_sum, dq_done, wg), smem.dq[(dq_ring.slot ^ 1) * CONSUMERS + wg]);
                         bulk_commit();
                     }
                     wgmma_wait<1>();  // dv is here
@@ -335,10 +336,11 @@ KERNEL(NUM_THREADS, 1) attention_backward(const __grid_constant__ Params p) {
                     wgmma_wait<1>();  // dq is here, and s of the next step
                     if (leader) barrier_arrive(smem.ds_empty);
                     ds_ring.next();
-                    store_part(smem.dq[dq_ring.slot][wg], dq);
+                    store_part(smem.dq[dq_ring.slot * CONSUMERS + wg], dq);
                     dq_done = (tile.b * p.heads_q + tile.h) * p.q_blocks + n;
                     dq_ring.next();
-                    if (++t == count) {
+                    ++t;
+                    if (t == count) {
                         t = 0;
                         next_head(tile, p);
                     }
@@ -347,7 +349,7 @@ KERNEL(NUM_THREADS, 1) attention_backward(const __grid_constant__ Params p) {
                 async_proxy_fence();
                 named_sync(PART_READY + wg, WARPGROUP);
                 if (leader) {
-                    reduce_part_async(dq_part(p.dq_sum, dq_done, wg), smem.dq[dq_ring.slot ^ 1][wg]);
+                    reduce_part_async(dq_part(p.dq_sum, dq_done, wg), smem.dq[(dq_ring.slot ^ 1) * CONSUMERS + wg]);
                     bulk_commit();
                     bulk_wait_read<0>();
                 }

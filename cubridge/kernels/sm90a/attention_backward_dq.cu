@@ -8,7 +8,7 @@
 #ifndef BLOCK_KV
 #define BLOCK_KV 128
 #endif
-#include "common/tile_backward_sm90a.cuh"
+#include "common/rows_backward_sm90a.cuh"
 
 struct Params {
     float* dq_sum;         // @tensor dq_sum
@@ -24,12 +24,33 @@ struct Params {
     // @endregion params
 };
 
+// One (batch, head, query tile). q_start: first query row.
+struct WorkTile {
+    int b, h, q_start;
+    // @region tile_state
+    // @endregion tile_state
+};
+
+// @region tile_setup
+DEVICE void tile_setup(WorkTile& tile, const Params& p) {}
+// @endregion tile_setup
+
+DEVICE WorkTile work_tile(int work, const Params& p) {
+    WorkTile tile;
+    const int head = work / p.q_blocks;
+    tile.b = head / p.heads_q;
+    tile.h = head % p.heads_q;
+    tile.q_start = work % p.q_blocks * BLOCK_Q;
+    tile_setup(tile, p);
+    return tile;
+}
+
 KERNEL(CONSUMER_THREADS, 4) attention_backward_dq(const __grid_constant__ Params p) {
-    const int n = block_index_x() % p.q_blocks, head = block_index_x() / p.q_blocks;
-    const int b = head / p.heads_q, h = head % p.heads_q, wg = warpgroup_index();
+    const int wg = warpgroup_index();
+    const int part = block_index_x();
+    const WorkTile tile = work_tile(part, p);
     float dq[ROWS][DQ_COLS];
-    load_part(dq, dq_part(p.dq_sum, head * p.q_blocks + n, wg));
+    load_part(dq, dq_part(p.dq_sum, part, wg));
     scale(dq, p.grad_scale);
-    const OutputView view = head_view(p.dq, p.dq_batch, p.dq_head, p.dq_row, b, h, p.len_q);
-    store_part_rows(view, n * BLOCK_Q, dq, wg);
+    store_part_rows(head_view(p.dq, p.dq_batch, p.dq_head, p.dq_row, tile.b, tile.h, p.len_q), tile.q_start, wg, dq);
 }

@@ -1,5 +1,5 @@
 // Before attention_backward.cu: of each query row delta = sum of dO * O, less the gradient of its log-sum-exp, which folds into it;
-// the log-sum-exp as an exponent of two; and dq_sum = 0. One block of 128 threads a query tile, HEAD_DIM / 8 threads a row.
+// the log-sum-exp as an exponent of two; and dq_sum = 0. One block of one warpgroup a query tile, four threads a row.
 #ifndef HEAD_DIM
 #define HEAD_DIM 128
 #endif
@@ -9,10 +9,7 @@
 #ifndef BLOCK_KV
 #define BLOCK_KV 128
 #endif
-#include "common/tile_backward_sm90a.cuh"
-
-constexpr int THREADS = 128;
-constexpr int ROW_THREADS = HEAD_DIM / 8;
+#include "common/rows_backward_sm90a.cuh"
 
 struct Params {
     half_t* o;             // @tensor o
@@ -31,34 +28,55 @@ struct Params {
     int heads_q;           // @host Hq
     int len_q;             // @host Lq
     int q_blocks;          // @host ceil_div(Lq, BLOCK_Q)
+    // @region params
+    // @endregion params
 };
 
-// @region row_exponent
-// What `probs` gets of a row's log-sum-exp. +inf, the value of rows that saw no key or lie past the end, makes all weights 0.
-DEVICE float row_exponent(float lse) { return lse == -INFINITY ? INFINITY : lse * LOG2E; }
-// @endregion row_exponent
+// One (batch, head, query tile). q_start: first query row.
+struct WorkTile {
+    int b, h, q_start;
+    // @region tile_state
+    // @endregion tile_state
+};
 
-KERNEL(THREADS, 8) attention_backward_rows(const __grid_constant__ Params p) {
-    const int n = block_index_x() % p.q_blocks, head = block_index_x() / p.q_blocks;
-    const int b = head / p.heads_q, h = head % p.heads_q, q_start = n * BLOCK_Q;
-    const OutputView o = head_view(p.o, p.o_batch, p.o_head, p.o_row, b, h, p.len_q);
-    const OutputView d_o = head_view(p.d_o, p.d_o_batch, p.d_o_head, p.d_o_row, b, h, p.len_q);
-    const RowView lse = row_view(p.lse, p.heads_q, b, h, p.len_q);
-    const RowView d_lse = row_view(p.d_lse, p.heads_q, b, h, p.len_q);
-    const RowView lse_rows = row_view(p.lse_rows, p.heads_q, b, h, p.q_blocks * BLOCK_Q);
-    const RowView delta = row_view(p.delta, p.heads_q, b, h, p.q_blocks * BLOCK_Q);
-    const int lane = thread_index() % ROW_THREADS;
-    #pragma unroll 4
-    for (int x = thread_index() / ROW_THREADS; x < BLOCK_Q; x += THREADS / ROW_THREADS) {
-        const int row = q_start + x;
-        float sum = dot_of_row(o, d_o, row, lane * 8);
-        #pragma unroll
-        for (int y = 1; y < ROW_THREADS; y *= 2) sum += shuffle_xor(sum, y);
-        if (lane == 0) {
-            const float exponent = row < p.len_q ? row_exponent(lse.ptr[row]) : INFINITY;
-            lse_rows.ptr[q_start + row_position(x)] = exponent;
-            delta.ptr[q_start + row_position(x)] = exponent == INFINITY ? 0.f : sum - d_lse.ptr[row];  // no weights: no NaN
-        }
+// @region tile_setup
+DEVICE void tile_setup(WorkTile& tile, const Params& p) {}
+// @endregion tile_setup
+
+// @region row_terms
+// Of each row the log-sum-exp becomes what `probs` gets, and delta, the sum of dO * O, what `probs_grad` gets. A row that saw no key
+// or lies past the end gets +inf, which makes all weights 0, and no NaN.
+DEVICE void row_terms(float (&lse)[ROWS], float (&delta)[ROWS], const float (&d_lse)[ROWS], const WorkTile& tile, const Params& p) {
+    #pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        lse[r] = lse[r] == -INFINITY ? INFINITY : lse[r] * LOG2E;
+        delta[r] = lse[r] == INFINITY ? 0.f : delta[r] - d_lse[r];
     }
-    zero_tile<THREADS>(dq_part(p.dq_sum, head * p.q_blocks + n, 0));
+}
+// @endregion row_terms
+
+DEVICE WorkTile work_tile(int work, const Params& p) {
+    WorkTile tile;
+    const int head = work / p.q_blocks;
+    tile.b = head / p.heads_q;
+    tile.h = head % p.heads_q;
+    tile.q_start = work % p.q_blocks * BLOCK_Q;
+    tile_setup(tile, p);
+    return tile;
+}
+
+KERNEL(WARPGROUP, 8) attention_backward_rows(const __grid_constant__ Params p) {
+    const int part = block_index_x();
+    const WorkTile tile = work_tile(part, p);
+    float lse[ROWS], delta[ROWS], d_lse[ROWS];
+    const OutputView o = head_view(p.o, p.o_batch, p.o_head, p.o_row, tile.b, tile.h, p.len_q);
+    const OutputView d_o = head_view(p.d_o, p.d_o_batch, p.d_o_head, p.d_o_row, tile.b, tile.h, p.len_q);
+    dot_rows(delta, o, d_o, tile.q_start);
+    load_rows(lse, row_view(p.lse, p.heads_q, tile.b, tile.h, p.len_q), tile.q_start, -INFINITY);
+    load_rows(d_lse, row_view(p.d_lse, p.heads_q, tile.b, tile.h, p.len_q), tile.q_start, 0.f);
+    row_terms(lse, delta, d_lse, tile, p);
+    store_row_values(row_view(p.lse_rows, p.heads_q, tile.b, tile.h, p.q_blocks * BLOCK_Q), tile.q_start, lse);
+    store_row_values(row_view(p.delta, p.heads_q, tile.b, tile.h, p.q_blocks * BLOCK_Q), tile.q_start, delta);
+    clear_part(dq_part(p.dq_sum, part, 0));
+    clear_part(dq_part(p.dq_sum, part, 1));
 }
