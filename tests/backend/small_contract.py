@@ -78,6 +78,7 @@ def small_contract(**changes: object) -> LaunchContract:
         "shared_bytes": parse_expr("WIDTH * BLOCK * 2"),
         "query_tile": parse_expr("BLOCK"),
         "key_tile": parse_expr("BLOCK"),
+        "family": "forward",
         "patchable": (),
         "equal_work": False,
     }
