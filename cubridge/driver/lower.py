@@ -19,12 +19,14 @@ from cubridge.ir.walk import substitute
 PATCHED_NAME = "kernel.cu"
 
 
-def lower_kernel(kernel: ChosenKernel, lifted: Lifted, target: Kernel, dtype: str, head_dim: int) -> Patched:
+def lower_kernel(
+    kernel: ChosenKernel, lifted: Lifted, target: Kernel, dtype: str, head_dim: int, patch_name: str = PATCHED_NAME
+) -> Patched:
     """The text of `kernel`, whose CuIR is `lifted`, patched to say `target`. Errors: CU6xx."""
     contract, names = kernel.text.contract, Names.of(kernel.text.contract)
     patched = lower(
         kernel.text.source, lifted.source_map, lifted.kernel, target, names,
-        patchable=contract.patchable, patch_name=PATCHED_NAME,
+        patchable=contract.patchable, patch_name=patch_name,
     )  # fmt: skip
     _check_round_trip(kernel, patched, _with_head_dim_macro(target, names), dtype, head_dim)
     return patched

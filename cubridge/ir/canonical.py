@@ -17,7 +17,6 @@ from typing import Final
 from cubridge.ir.alpha import numbered_body, numbered_locals
 from cubridge.ir.nodes import (
     NAMED_CONSTANTS,
-    TILE_ARGUMENTS,
     Argument,
     Assign,
     Attr,
@@ -79,7 +78,8 @@ class _Values:
             return region
         result = region.result if region.result is None else self._result(region.result)
         writer = _Writer(self.operations)
-        outputs = [(p, v) for p, v in self.places.items() if p != v and (isinstance(p, Attr) or _is_tile(p))]
+        given = {Name(n) for n in region.params}
+        outputs = [(p, v) for p, v in self.places.items() if p != v and (isinstance(p, Attr) or p in given)]
         stores = [Assign(p, writer.atom(v)) for p, v in sorted(outputs, key=repr)]
         final = writer.result(result)
         return replace(region, body=(*writer.body, *stores), result=final)
@@ -143,10 +143,6 @@ class _Values:
             self.numbered[key] = Name(f"#{len(self.numbered)}")
             self.operations[self.numbered[key]] = operation
         return self.numbered[key]
-
-
-def _is_tile(place: Expr) -> bool:
-    return isinstance(place, Name) and place.id in TILE_ARGUMENTS
 
 
 def _folded(operation: Expr) -> Expr | None:

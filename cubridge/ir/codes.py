@@ -133,6 +133,7 @@ CODES: Final[dict[str, str]] = {
     "CU531": "a row maximum or minimum that the outputs depend on: its gradient is not derived",
     "CU532": "operations whose gradients PyTorch has differently at one bound",
     "CU533": "a captured value that is computed from q, k or v, whose gradient would be lost",
+    "CU534": "a gradient that the backward kernels' regions cannot say",
     # CU6 patch
     "CU601": "a source map is older than its text",
     "CU602": "a change outside the regions that a patch may write",

@@ -40,13 +40,15 @@ class Family:
     """The argument and scope that the walk's later regions take."""
     walks_heads: bool = False
     """Does a kernel go through the query heads of a work tile, setting each up?"""
+    row_map: str = "frag_row"
+    """What a text calls the lane map of rows."""
 
     @property
-    def origin(self) -> Expr:
+    def origin(self) -> Attr:
         return Attr(_TILE, _STARTS[self.rows])
 
     @property
-    def column_origin(self) -> Expr:
+    def column_origin(self) -> Name:
         return Name(_STARTS[self.columns])
 
     def source_of(self, region: str) -> str:
@@ -89,7 +91,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         ),
         Family(
             "backward_rows", ROWS_REGIONS, ("params", "tile_state", "tile_setup", "row_terms"), ("b", "h", "q_start"),
-            Axis.ROW, Axis.OUT,
+            Axis.ROW, Axis.OUT, row_map="warpgroup_row",
         ),
         Family("backward_dq", LAST_REGIONS, ("params", "tile_state", "tile_setup"), ("b", "h", "q_start"), Axis.ROW, Axis.OUT),
     )

@@ -695,7 +695,7 @@ REGIONS: Final[dict[str, tuple[str, ...]]] = {
 """Region functions with their arguments, in the order in which a kernel defines them. `key_sequence`, `key_count`, `key_tile`
 and `key_masked` make up the source region `kv_range`. `row_probs` acts on fragment rows r: rows with (row // 8) % ROWS == r."""
 
-TILE_ARGUMENTS: Final = ("s", "o", "lse", "dp", "ds", "delta")
+TILE_ARGUMENTS: Final = ("s", "o", "lse")
 """Arguments of regions that are fragments of a tile or of a row vector; what is assigned to them goes back to the caller."""
 
 

@@ -54,6 +54,12 @@ _ARGUMENTS: Final[Mapping[str, ValueType]] = {
 }  # fmt: skip
 
 
+def fragments(kernel: Kernel, region: str) -> dict[str, ValueType]:
+    """The arguments of a region that are tiles or vectors of registers."""
+    given = family_of(kernel).regions[region]
+    return {name: _ARGUMENTS[name] for name in given if name in _ARGUMENTS and _ARGUMENTS[name].axes}
+
+
 def tile_fields(kernel: Kernel) -> dict[str, ValueType]:
     """What the schedule of this kernel fills."""
     return dict.fromkeys(family_of(kernel).coordinates, INT)

@@ -42,11 +42,12 @@ class Approximate(Pass):
             if word not in FUNCTIONS:
                 raise fault("CU504", f"`{word}` is none of {', '.join(FUNCTIONS)}", self.exact.span)
         for region, stem in _STEMS.items():
-            kernel = _approximated(kernel, region, stem, frozenset(FUNCTIONS) - frozenset(left))
+            kernel = approximated(kernel, region, stem, frozenset(FUNCTIONS) - frozenset(left))
         return without_unused_hosts(kernel)
 
 
-def _approximated(kernel: Kernel, region: str, stem: str, functions: frozenset[str]) -> Kernel:
+def approximated(kernel: Kernel, region: str, stem: str, functions: frozenset[str] = frozenset(FUNCTIONS)) -> Kernel:
+    """The kernel with these functions approximated in one region."""
     rewriter = _Rewriter(kernel, stem, functions)
     body = tuple(rewriter.statement(s) for s in kernel.region(region).body)
     if body == kernel.region(region).body:

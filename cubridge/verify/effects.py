@@ -35,7 +35,7 @@ from cubridge.ir.operations import Order
 from cubridge.ir.region_types import written_arguments
 from cubridge.ir.walk import blocks, children, walk
 
-_REGISTERS: Final = frozenset({*TILE_ARGUMENTS, "row", "kept", "tile"})
+_REGISTERS: Final = frozenset({*TILE_ARGUMENTS, "dp", "ds", "delta", "row", "kept", "tile"})
 """What regions of a kernel body write."""
 
 _CLASHES: Final = ((Order.MEMORY, Order.ACQUIRE), (Order.MEMORY, Order.RELEASE), (Order.ACQUIRE, Order.RELEASE))

@@ -22,13 +22,11 @@ from cubridge.engine.dense import spec_values
 from cubridge.engine.dense_gradient import Gradients
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.functions import FUNCTIONS
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
 from cubridge.ir.types import DType
 from cubridge.judge.attention import Attention, full_attention
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
-from tests.passes.specs import elementwise
 from tests.support.specs import softmax_spec
 
 ROWS, PAIRS, LAST = "attention_backward_rows", "attention_backward", "attention_backward_dq"
@@ -40,48 +38,6 @@ CAUSAL: Final[Edits] = (
     (PAIRS, "s[r][c] = j < p.len_kv ? ", "s[r][c] = (j < p.len_kv) & (j <= q_start + frag_col(c) + p.len_kv - p.len_q) ? "),
     (PAIRS, "0, whole ? p.q_blocks : 0, tile.kv_start / BLOCK_Q % imax(p.q_blocks, 1)}", "0, 0, 0}"),
 )  # fmt: skip
-
-
-ARGUMENTS: Final = {
-    "score": "float (&s)[ROWS][S_COLS], ScoreState& kept, int q_start, const WorkTile& tile, const Params& p",
-    "score_grad": "const float (&lse)[S_COLS], int q_start, const WorkTile& tile, const Params& p",
-}
-
-
-def written(region: str, statement: str) -> tuple[str, str, str]:
-    """An empty region with a statement for each element r, c."""
-    loops = f"for (int r = 0; r < ROWS; ++r) {{ for (int c = 0; c < S_COLS; ++c) {{ {statement} }} }}"
-    empty = ARGUMENTS[region]
-    body = f"{{\n    #pragma unroll\n    {loops}\n}}\n// @endregion {region}\n"
-    return PAIRS, f"{empty}) {{}}\n// @endregion {region}\n", f"{empty}) {body}"
-
-
-def params(*lines: str) -> tuple[str, str, str]:
-    """Other numbers of the region `params`."""
-    return PAIRS, "float exponent_scale;  // @host D ** -0.5 * LOG2E\n", "\n    ".join((*lines, ""))
-
-
-PROBS, PROBS_GRAD = "exp2_approx(s[r][c] * p.exponent_scale - lse[c])", "w[r][c] * (dp[r][c] - delta[c])"
-CAPPED: Final[Edits] = (
-    params("float exponent_scale;  // @host 4 * LOG2E", "float scale_over_cap;  // @host D ** -0.5 / 4"),
-    written("score", "s[r][c] = tanh_approx(s[r][c] * p.scale_over_cap);"),
-    written("score_grad", "const float x = (log2_approx(w[r][c]) + lse[c]) / p.exponent_scale; "
-            "ds[r][c] = w[r][c] > 0.f ? ds[r][c] * (1.f - x * x) : 0.f;"),
-)  # fmt: skip
-SIGMOID: Final[Edits] = (
-    (PAIRS, PROBS, "rcp_approx(1.f + exp2_approx(-s[r][c] * p.exponent_scale))"),
-    (PAIRS, PROBS_GRAD, "(w[r][c] - w[r][c] * w[r][c]) * dp[r][c]"),
-)
-RELU: Final[Edits] = (
-    params("float exponent_scale;  // @host D ** -0.5 / Lk", "float over_length;  // @host 1.0 / Lk"),
-    (PAIRS, PROBS, "fmaxf(s[r][c], 0.f) * p.exponent_scale"),
-    (PAIRS, PROBS_GRAD, "w[r][c] > 0.f ? dp[r][c] * p.over_length : 0.f"),
-)
-VARIANTS: Final = {
-    "capped": (softmax_spec("4 * tanh(s * D ** -0.5 / 4)", "True"), CAPPED),
-    "sigmoid": (elementwise("1 / (1 + exp(-x))"), SIGMOID),
-    "ReLU": (replace(elementwise("maximum(x, 0)", "acc / Lk"), tie=0.0), RELU),
-}
 
 
 def kernel_text(name: str, edits: Edits) -> KernelText:
@@ -131,18 +87,6 @@ def test_gradients(name: str) -> None:
     assert all(j.accepted for j in judgements.values()), judgements
     if "rows without keys" in name:
         assert not found.dq[:, :, : shape.Lq - shape.Lk].any()
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_variants_by_their_regions(name: str) -> None:
-    """What is derived, written by hand into the regions; and without the derivative that the variant brings, wrong."""
-    spec, edits = VARIANTS[name]
-    attention, gradient = replace(full_attention(), spec=spec), derive(spec)
-    shape, approximated = Shape(1, 2, 1, 70, 90, 64), {"tanh": FUNCTIONS["tanh_approx"]}
-    problem = make_gradient_problem(attention, gradient, "large scores", shape, 1, "bf16", approximated)
-    judgements = problem.judge(gradients(problem, attention, edits, (Schedule.REVERSED,)))
-    assert all(j.accepted for j in judgements.values()), judgements
-    assert not problem.accepts(gradients(problem, attention, edits[:-1]))
 
 
 @pytest.mark.parametrize("head_dim", [64, 128])

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from cubridge.backend.text.diff import Change, Edit, place_of
 from cubridge.backend.text.names import Names, Spelling
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
-from cubridge.ir.nodes import REGIONS, Field, Kernel, Node
+from cubridge.ir.nodes import Field, Kernel, Node
 from cubridge.ir.paths import Splice
+from cubridge.ir.region_types import family_of
 from cubridge.ir.source import NOWHERE, Span
 from cubridge.ir.source_map import SOURCE_REGIONS, FunctionText, SourceMap, SourceRegion
-from cubridge.ir.vocabulary import VALUE_REGIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def anchors(
     Errors: CU602 for an edit outside the regions that are `patchable`, CU606 for a region that the text lacks."""
     touched: dict[str, set[str]] = {}
     for edit in edits:
-        region, function = _region_of(edit)
+        region, function = _region_of(edit, source)
         if region is None or region not in patchable:
             raise _outside(edit, source, patchable)
         touched.setdefault(region, set()).update([function] if function else [])
@@ -39,19 +39,20 @@ def anchors(
     if missing:
         name = min(missing)
         raise CuError(Diagnostic("CU606", f"{source_map.file.name} has no region `{name}`, which the change needs"))
-    found = (Anchor(regions[name], tuple(f for f in REGIONS if f in functions)) for name, functions in touched.items())
+    order = family_of(source).regions
+    found = (Anchor(regions[name], tuple(f for f in order if f in functions)) for name, functions in touched.items())
     return tuple(sorted(found, key=lambda a: a.region.span.start))
 
 
-def _region_of(edit: Edit) -> tuple[str | None, str | None]:
+def _region_of(edit: Edit, source: Kernel) -> tuple[str | None, str | None]:
     """The region of the text that holds what `edit` changes, if any, and the function if it is one."""
     match edit.at.steps:
         case ("params",) if isinstance(edit, Splice) and not any(_is_fixed(n) for n in (*edit.old, *edit.new)):
             return "params", None
-        case ("tile_state" | "row_state" as section,):
+        case ("tile_state" | "row_state" | "score_state" as section,):
             return section, None
         case ("regions", str(name), "body" | "result", *_):
-            return ("kv_range" if name in VALUE_REGIONS else name), name
+            return family_of(source).source_of(name), name
         case _:
             return None, None
 
@@ -74,9 +75,9 @@ def _span(edit: Edit) -> Span:
 # ---- what a signature says about names -------------------------------------------------------------------------------
 
 
-def spelling_of(function: FunctionText, names: Names, region: SourceRegion) -> Spelling:
-    """Names inside a region's function, from its arguments. Errors: CU606 if they are not the fixed ones."""
-    expected = (*REGIONS[function.name], "p")
+def spelling_of(function: FunctionText, names: Names, region: SourceRegion, takes: tuple[str, ...]) -> Spelling:
+    """Names inside a region's function, from its arguments. Errors: CU606 if they are not those that the region takes."""
+    expected = (*takes, "p")
     given = function.arguments
     if len(given) != len(expected):
         what = (
@@ -87,8 +88,9 @@ def spelling_of(function: FunctionText, names: Names, region: SourceRegion) -> S
     if nameless is not None:
         raise CuError(Diagnostic("CU606", f"`{function.name}` does not name its argument `{nameless}`", region.span))
     arguments = {name: a.name for name, a in zip(expected, given, strict=True)}
-    rows = next((a.extents[0] for a in given if a.extents), "ROWS")
     columns = {name: a.extents[1] for name, a in zip(expected, given, strict=True) if len(a.extents) == 2}
-    return Spelling(
-        names, arguments, arguments["p"], rows, columns.get("s", "S_COLS"), columns.get("o", "O_COLS")
-    )  # fmt: skip
+    tiles = [a.extents for a in given if len(a.extents) == 2] or [a.extents for a in given if a.extents]
+    rows = tiles[0][0] if tiles else "ROWS"
+    output = columns.pop("o", "O_COLS")
+    scores = next(iter(columns.values()), "S_COLS")
+    return Spelling(names, arguments, arguments["p"], rows, scores, output)

@@ -61,10 +61,11 @@ class _Emitter:
         one_row = self.function.name in ONE_ROW
         self.plan: Plan = plan(self.function.body, self.types, one_row)
         self._check_locals()
-        variables = {Axis.ROW: self.spelling.r, Axis.KEY: self.spelling.c, Axis.OUT: self.spelling.c}
+        self.rows = self.types.family.rows
+        variables = {a: self.spelling.r if a is self.rows else self.spelling.c for a in Axis}
         storage = {name: tuple(variables[a] for a in axes) for name, axes in self.plan.storage.items()}
         self.expressions = Expressions(self.types, self.spelling, storage)
-        head = self._accessor(Axis.ROW, self.plan.items) if one_row else []
+        head = self._accessor(self.rows, self.plan.items) if one_row else []
         out = head + self._items(self.plan.items)
         if self.function.result is not None:
             out.append(c.give(self._result(self.function.result)))
@@ -93,33 +94,31 @@ class _Emitter:
                     out.append(c.declare(C_TYPES[self.types.locals[name].dtype], name, dims=dims))
                 case Loop(axis, inner):
                     body = self._accessor(axis, inner) + self._items(inner)
-                    var = self.spelling.r if axis is Axis.ROW else self.spelling.c
+                    var = self.spelling.r if axis is self.rows else self.spelling.c
                     out += c.unrolled(var, self._extent(axis), body)
                 case _:
                     assert_never(item)
         return out
 
     def _extent(self, axis: Axis) -> str:
-        extents = {
-            Axis.ROW: self.spelling.rows, Axis.KEY: self.spelling.score_columns, Axis.OUT: self.spelling.output_columns,
-        }  # fmt: skip
-        return extents[axis]
+        if axis is self.rows:
+            return self.spelling.rows
+        return self.spelling.output_columns if axis is Axis.OUT else self.spelling.score_columns
 
     def _accessor(self, axis: Axis, items: Sequence[Item]) -> list[c_ast.Node]:
         """Binds `i`, `j` or `e` at the head of a loop that reads it."""
-        if not any(_reads(axis, node) for node in _expressions(items)):
+        family = self.types.family
+        if not any(_reads(axis, node, family.columns) for node in _expressions(items)):
             return []
         r, col = c.ident(self.spelling.r), c.ident(self.spelling.c)
-        match axis:
-            case Axis.ROW:
-                start = c.member(c.ident(self.spelling.argument("tile")), "q_start")
-                value = c.binary("+", start, c.call("frag_row", r))
-            case Axis.KEY:
-                value = c.binary("+", c.ident(self.spelling.argument("kv_start")), c.call("frag_col", col))
-            case Axis.OUT:
-                value = c.call("frag_col", col)
-            case _:
-                assert_never(axis)
+        if axis is family.rows:
+            start = c.member(c.ident(self.spelling.argument("tile")), family.origin.name)
+            value = c.binary("+", start, c.call(family.row_map, r))
+        elif axis is Axis.OUT:
+            value = c.call("frag_col", col)
+        else:
+            start = c.ident(self.spelling.argument(family.column_origin.id))
+            value = c.binary("+", start, c.call("frag_col", col))
         return [c.declare("int", axis.value, const=True, value=value)]
 
     def _assign(self, statement: Assign) -> c_ast.Node:
@@ -151,10 +150,10 @@ def _expressions(items: Sequence[Item]) -> list[Expr]:
     return out
 
 
-def _reads(axis: Axis, expr: Expr) -> bool:
-    """Whether the integer accessor of `axis` is read; `f32(j)` has a form of its own."""
-    if axis is Axis.KEY and expr == Call("f32", (Name("j"),)):
+def _reads(axis: Axis, expr: Expr, columns: Axis) -> bool:
+    """Whether the integer accessor of `axis` is read; `f32(j)` of columns `j` has a form of its own."""
+    if axis is columns and axis is not Axis.OUT and expr == Call("f32", (Name(axis.value),)):
         return False
     if expr == Name(axis.value):
         return True
-    return any(_reads(axis, child) for child in children(expr) if isinstance(child, Expr))
+    return any(_reads(axis, child, columns) for child in children(expr) if isinstance(child, Expr))

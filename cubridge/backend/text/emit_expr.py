@@ -16,7 +16,6 @@ from cubridge.ir.contract import padded_extents
 from cubridge.ir.functions import FUNCTIONS, Result
 from cubridge.ir.nodes import (
     SIZES,
-    TILE_ARGUMENTS,
     Attr,
     Binary,
     BoolLit,
@@ -29,6 +28,7 @@ from cubridge.ir.nodes import (
     Record,
     Unary,
 )
+from cubridge.ir.printer import print_expr
 from cubridge.ir.region_types import ACCESSORS
 from cubridge.ir.types import Axis, DType
 from cubridge.ir.walk import walk
@@ -100,9 +100,8 @@ class Expressions:
     def _name(self, name: str) -> c_ast.Node:
         if name in self.types.locals:
             return self._stored(name, self.storage.get(name, ()))
-        if name in TILE_ARGUMENTS:
-            subscripts = (self.spelling.r,) if name == "lse" else (self.spelling.r, self.spelling.c)
-            return self._stored(self.spelling.argument(name), subscripts)
+        if name in self.types.fragments:
+            return self._stored(self.spelling.argument(name), self._subscripts(self.types.fragments[name].axes))
         if name == "D" and self.spelling.names.head_dim is not None:
             return c.ident(self.spelling.names.head_dim)
         if name in SIZES:
@@ -122,8 +121,12 @@ class Expressions:
 
     def _attr(self, expr: Expr, scope: str, name: str) -> c_ast.Node:
         base = c.ident(self.spelling.params if scope == "p" else self.spelling.argument(scope))
-        value = c.member(base, name)
-        return c.subscript(value, c.ident(self.spelling.r)) if self.types.of(expr).axes else value
+        return c.subscript(c.member(base, name), *map(c.ident, self._subscripts(self.types.of(expr).axes)))
+
+    def _subscripts(self, axes: frozenset[Axis]) -> tuple[str, ...]:
+        """What subscripts a fragment over these axes: its rows first."""
+        by_row = (self.spelling.r,) if self.types.family.rows in axes else ()
+        return (*by_row, self.spelling.c) if axes.intersection(self.types.columns) else by_row
 
     def _element(self, name: str, indices: tuple[Expr, ...]) -> c_ast.Node:
         """`p.table[((i64)i0 * E1 + i1) * E2 + i2]`: 64-bit, as a product of extents may pass 2^31."""
@@ -181,9 +184,11 @@ class Expressions:
         return c.call("select", *parts) if by_call else c.select(*parts)
 
     def _to_float(self, operand: Expr) -> c_ast.Node:
-        """`f32(j)` is an addition of a constant in the column loop, not a conversion per element."""
-        if operand == Name("j"):
-            return c.call("frag_col_f32", c.ident(self.spelling.argument("kv_start")), c.ident(self.spelling.c))
+        """`f32(j)` is an addition of a constant in the column loop, not a conversion per element; so is `f32(i)` of columns `i`."""
+        family = self.types.family
+        if operand == Name(family.columns.value) and family.walk:
+            start = self.spelling.argument(print_expr(family.column_origin))
+            return c.call("frag_col_f32", c.ident(start), c.ident(self.spelling.c))
         return c.cast("float", self.of(operand))
 
     def _array(self, operand: Expr) -> c_ast.Node:

@@ -1,4 +1,4 @@
-"""The fields of the regions `params`, `tile_state` and `row_state`: one a line, with what the host puts there as a comment."""
+"""The fields of the regions that are parts of structs: one a line, with what the host puts there as a comment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cubridge.backend.text.emit_expr import C_TYPES
 from cubridge.backend.text.names import check_name
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Captured, Field, Partial, Row, Scalar, TileList
+from cubridge.ir.nodes import Captured, Element, Field, Partial, Row, Scalar, TileList
 from cubridge.ir.printer import print_expr
 from cubridge.ir.types import DType, ValueType
 
@@ -21,7 +21,7 @@ _COMMENT: Final = re.compile(r"//.*|/\*.*?\*/")
 PARTIAL_MARK: Final = "PARTIAL over lanes"
 
 
-def emit_field(item: Field, rows: str = "ROWS") -> tuple[str, str]:
+def emit_field(item: Field, rows: str = "ROWS", columns: str = "S_COLS") -> tuple[str, str]:
     """Declaration and comment of a field. Errors: CU603 for a type that the struct cannot hold, CU604 for its name."""
     check_name(item.name, "field", item.span)
     match item.type:
@@ -37,6 +37,8 @@ def emit_field(item: Field, rows: str = "ROWS") -> tuple[str, str]:
             return f"const short* {item.name};", f"@tiles {over} where {print_expr(keep)}"
         case Row(dtype):
             return f"{C_TYPES[dtype]} {item.name}[{rows}];", ""
+        case Element(dtype):
+            return f"{C_TYPES[dtype]} {item.name}[{rows}][{columns}];", ""
         case Partial(dtype):
             return f"{C_TYPES[dtype]} {item.name}[{rows}];", PARTIAL_MARK
         case _:

@@ -13,14 +13,13 @@ from itertools import count
 from typing import Final
 
 from cubridge.backend.text.emit_types import Types, unsayable
-from cubridge.ir.nodes import TILE_ARGUMENTS, Assign, Call, Expr, If, Name, Stmt
+from cubridge.ir.nodes import Assign, Call, Expr, If, Name, Stmt
 from cubridge.ir.types import Axis
 from cubridge.ir.walk import map_children, walk
 
 _READS_ARRAY: Final = ("rowmax", "partial_rowsum")
 _ACROSS_LANES: Final = (*_READS_ARRAY, "add_lanes")
 """Calls that stand in the row loop, never in a column loop."""
-_COLUMNS: Final = (Axis.KEY, Axis.OUT)
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,11 @@ def plan(body: Sequence[Stmt], types: Types, one_row: bool) -> Plan:
     `types` learns the locals. Errors: CU603 for statements that a region's function cannot hold."""
     flat = _Flattening(types, {n.id for s in body for n in walk(s) if isinstance(n, Name)}).statements(body)
     items = _Nesting(types, one_row).items(flat)
-    return _with_arrays(items)
+    return _with_arrays(items, types)
 
 
-def is_local(target: Expr) -> bool:
-    return isinstance(target, Name) and target.id not in TILE_ARGUMENTS
+def is_local(target: Expr, types: Types) -> bool:
+    return isinstance(target, Name) and target.id not in types.fragments
 
 
 # ---- flat statements whose reductions read named values --------------------------------------------------------------
@@ -99,9 +98,9 @@ class _Flattening:
         return out
 
     def _columns(self, expr: Expr) -> frozenset[Axis]:
-        if is_local(expr) and isinstance(expr, Name) and expr.id not in self.types.locals:
+        if is_local(expr, self.types) and isinstance(expr, Name) and expr.id not in self.types.locals:
             return frozenset()
-        return self.types.of(expr).axes.intersection(_COLUMNS)
+        return self.types.of(expr).axes.intersection(self.types.columns)
 
     def _named(self, expr: Expr, in_columns: bool) -> Expr:
         expr = map_children(expr, lambda x: self._named(x, in_columns) if isinstance(x, Expr) else x)
@@ -132,7 +131,7 @@ class _Flattening:
 
 
 def _learn(statement: Assign | Leave, types: Types) -> None:
-    if isinstance(statement, Assign) and isinstance(statement.target, Name) and is_local(statement.target):
+    if isinstance(statement, Assign) and isinstance(statement.target, Name) and is_local(statement.target, types):
         types.declare(statement.target.id, statement.value)
 
 
@@ -155,18 +154,19 @@ class _Nesting:
 
     def _add(self, statement: Assign) -> None:
         axes = self.types.of(statement.target).axes
-        in_rows = Axis.ROW in axes and not self.one_row
-        columns = [a for a in _COLUMNS if a in axes]
+        outer = self.types.family.rows
+        in_rows = outer in axes and not self.one_row
+        columns = [a for a in self.types.columns if a in axes]
         if len(columns) > 1:
             raise unsayable("a value over keys and output columns at once has no place in a fragment", statement)
         rows = self.body[-1] if self.body else None
-        if not in_rows and isinstance(rows, Loop) and rows.axis is Axis.ROW and not _touches(rows, statement.target):
+        if not in_rows and isinstance(rows, Loop) and rows.axis is outer and not _touches(rows, statement.target):
             # Nothing here varies over rows, so nothing here reads what the row loop writes.
             self.body.pop()
             _append(self.body, columns, statement)
             self.body.append(rows)
         elif in_rows:
-            _append(_loop(self.body, Axis.ROW).items, columns, statement)
+            _append(_loop(self.body, outer).items, columns, statement)
         else:
             _append(self.body, columns, statement)
 
@@ -211,10 +211,10 @@ class _Uses:
     all: list[Position] = field(default_factory=list)
 
 
-def _with_arrays(items: list[Item]) -> Plan:
+def _with_arrays(items: list[Item], types: Types) -> Plan:
     uses: dict[str, _Uses] = {}
     for position, item in _positions(items, ()):
-        _note(item, position, uses)
+        _note(item, position, uses, types)
     storage: dict[str, tuple[Axis, ...]] = {}
     arrays: list[tuple[Position, Array]] = []
     for name, use in uses.items():
@@ -242,12 +242,12 @@ def _positions(items: Sequence[Item], base: Position) -> Iterator[tuple[Position
             yield (*base, at), item
 
 
-def _note(item: Item, position: Position, uses: dict[str, _Uses]) -> None:
+def _note(item: Item, position: Position, uses: dict[str, _Uses], types: Types) -> None:
     match item:
         case Assign(target, value):
             for name in {n.id for n in walk(value) if isinstance(n, Name)}:
                 uses.setdefault(name, _Uses()).all.append(position)
-            if isinstance(target, Name) and is_local(target):
+            if isinstance(target, Name) and is_local(target, types):
                 use = uses.setdefault(target.id, _Uses())
                 use.assigned.append(position)
                 use.all.append(position)

@@ -13,10 +13,9 @@ from cubridge.backend.text.names import Names
 from cubridge.backend.text.patch import TextEdit, apply_edits, diff_lines, newline_of, unified_diff
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Field, Function, Kernel
-from cubridge.ir.region_types import check_region, region_scope
+from cubridge.ir.region_types import RECORDS, check_region, family_of, region_scope
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import SOURCE_REGIONS, SourceMap, SourceRegion
-from cubridge.ir.vocabulary import VALUE_REGIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def _region_edits(anchor: Anchor, source: Kernel, target: Kernel, names: Names) 
         yield _fields_edit(anchor.region, old, new)
     for name in anchor.functions:
         yield from _function_edits(anchor.region, source.region(name), target.region(name), target, names)
-    if "key_sequence" in anchor.functions:
+    if {*anchor.functions}.intersection(family_of(source).walk[:1]):
         yield from _struct_edits(anchor.region, source, target)
 
 
@@ -86,9 +85,10 @@ def _function_edits(
     if faults:
         raise CuError(*faults)
     text = region.function(target.name)
-    spelling = spelling_of(text, names, region)
+    family = family_of(kernel)
+    spelling = spelling_of(text, names, region, family.regions[target.name])
     yield _edit(text.body, emit_function(target, kernel, spelling, text.body.location[1]))
-    if target.name not in VALUE_REGIONS and _nothing_stays(source, target):
+    if target.name not in family.walk and _nothing_stays(source, target):
         yield TextEdit(text.lead, b"")
 
 
@@ -99,11 +99,13 @@ def _nothing_stays(source: Function, target: Function) -> bool:
 
 
 def _struct_edits(region: SourceRegion, source: Kernel, target: Kernel) -> Iterator[TextEdit]:
-    """The struct that `key_sequence` returns, if its fields change; then the comment above it speaks of others."""
-    old, new = (region_scope(kernel, "key_count").fields["keys"] for kernel in (source, target))
+    """The struct that the walk's first region returns, if its fields change; then the comment above it speaks of others."""
+    family = family_of(source)
+    old, new = (region_scope(kernel, family.walk[1]).fields[family.sequence] for kernel in (source, target))
     if list(old.items()) != list(new.items()):
-        text = region.struct("KeySequence")
-        yield _edit(text.definition, emit_struct("KeySequence", new))
+        name = RECORDS[family.walk[0]]
+        text = region.struct(name)
+        yield _edit(text.definition, emit_struct(name, new))
         yield TextEdit(text.lead, b"")
 
 
@@ -116,6 +118,8 @@ def _fields(kernel: Kernel, section: str) -> Sequence[Field]:
             return [f for f in kernel.params if not f.fixed]
         case "tile_state":
             return kernel.tile_state
+        case "score_state":
+            return kernel.score_state
         case _:
             return kernel.row_state
 

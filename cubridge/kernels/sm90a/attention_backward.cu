@@ -243,7 +243,7 @@ KERNEL(NUM_THREADS, 1) attention_backward(const __grid_constant__ Params p) {
                             load_row_async(smem.delta[d_o_ring.slot], delta, smem.d_o_full[d_o_ring.slot], q_start);
                             d_o_ring.next();
                         }
-                        next_head(tile, p);
+                        if (g + 1 < group) next_head(tile, p);
                     }
                 }
                 work = grid_size_x() + next;
@@ -340,7 +340,7 @@ KERNEL(NUM_THREADS, 1) attention_backward(const __grid_constant__ Params p) {
                     dq_done = (tile.b * p.heads_q + tile.h) * p.q_blocks + n;
                     dq_ring.next();
                     ++t;
-                    if (t == count) {
+                    if (t == count & !last) {
                         t = 0;
                         next_head(tile, p);
                     }

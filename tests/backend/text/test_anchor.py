@@ -11,6 +11,7 @@ from cubridge.backend.text.diff import diff
 from cubridge.backend.text.names import Names
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.diagnostics import CuError, Refused
+from cubridge.ir.nodes import REGIONS
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.source_map import ArgumentText, FunctionText, SourceMap, SourceRegion
 from tests.backend.text.lowering import regions_of, small_kernel, source_ir, target_ir
@@ -92,21 +93,21 @@ def score(*arguments: ArgumentText) -> FunctionText:
 def test_names_of_a_signature() -> None:
     scores = ArgumentText("scores", ("MY_ROWS", "MY_COLS"))
     function = score(scores, ArgumentText("start"), ArgumentText("w"), ArgumentText("params"))
-    spelling = spelling_of(function, Names({}), REGION)
+    spelling = spelling_of(function, Names({}), REGION, REGIONS["score"])
     assert spelling.arguments == {"s": "scores", "kv_start": "start", "tile": "w", "p": "params"}
     assert (spelling.params, spelling.rows, spelling.score_columns) == ("params", "MY_ROWS", "MY_COLS")
 
 
 def test_a_signature_with_other_arguments_is_an_error() -> None:
     with pytest.raises(CuError, match="has 4: s, kv_start, tile, p") as caught:
-        spelling_of(score(ArgumentText("s", ("ROWS", "S_COLS")), ArgumentText("p")), Names({}), REGION)
+        spelling_of(score(ArgumentText("s", ("ROWS", "S_COLS")), ArgumentText("p")), Names({}), REGION, REGIONS["score"])
     assert caught.value.diagnostics[0].code == "CU606"
 
 
 def test_an_argument_without_a_name_is_an_error() -> None:
     function = score(ArgumentText("s", ("ROWS", "S_COLS")), ArgumentText("k"), ArgumentText(""), ArgumentText("p"))
     with pytest.raises(CuError, match="does not name its argument `tile`") as caught:
-        spelling_of(function, Names({}), REGION)
+        spelling_of(function, Names({}), REGION, REGIONS["score"])
     assert caught.value.diagnostics[0].code == "CU606"
 
 

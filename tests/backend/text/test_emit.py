@@ -24,7 +24,7 @@ def test_a_regions_own_text_comes_back(arch: str, name: str) -> None:
     lifted = shipped(arch)
     region = lifted.source_map.region("kv_range" if name in VALUE_REGIONS else name)
     text = region.function(name)
-    spelling = spelling_of(text, NAMES, region)
+    spelling = spelling_of(text, NAMES, region, REGIONS[name])
     again = emit_function(lifted.kernel.region(name), lifted.kernel, spelling, text.body.location[1])
     assert again == text.body.text.replace("RESCALE_LAG", "8.f")
 

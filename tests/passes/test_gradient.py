@@ -1,0 +1,133 @@
+"""Backward kernels for the gradients of references: their regions, what they compute, and their texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cubridge.backend.launch.backward import BackwardLauncher
+from cubridge.backend.ptx.device import PtxDevice
+from cubridge.driver.kernels import choose_kernel
+from cubridge.driver.lift import lift_kernel
+from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.reference import TracedReference, read_reference
+from cubridge.driver.transfer import transfer_before_checks
+from cubridge.engine.dense_gradient import Gradients
+from cubridge.ir.diagnostics import CuError
+from cubridge.ir.fitting import fitting_shapes
+from cubridge.ir.gradient import GradientSpec
+from cubridge.ir.nodes import FloatLit, Name
+from cubridge.ir.parser import parse_expr
+from cubridge.ir.printer import print_function
+from cubridge.ir.spec import Shape
+from cubridge.judge.checker import approximations
+from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
+from cubridge.judge.gradient_runs import Pass, run_pass, saved
+from cubridge.judge.well_formed import find_faults
+from cubridge.passes.gradient import Targets, backward_targets
+from tests.support.backward import BACKWARD, lifted_backward
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+
+
+@cache
+def reference(name: str) -> TracedReference:
+    return read_reference(EXAMPLES / f"{name}.py")
+
+
+@cache
+def targets(name: str) -> Targets:
+    return targets_of(reference(name), reference(name).gradient())
+
+
+def targets_of(traced: TracedReference, gradient: GradientSpec) -> Targets:
+    forward = lift_kernel(choose_kernel("sm90a"), "bf16", 64).kernel
+    forward = transfer_before_checks(forward, traced.attention.spec).kernel
+    return backward_targets(gradient, forward, *(lifted_backward(name, 64) for name in BACKWARD))
+
+
+SMALL: Final = Shape(1, 4, 2, 130, 150, 64)
+
+
+def problem(name: str, kind: str = "index-coded V", shape: Shape = SMALL) -> GradientProblem:
+    attention = reference(name).attention
+    (shape,) = fitting_shapes(attention.spec, [shape])
+    approximated = approximations(targets(name).pairs)
+    return make_gradient_problem(attention, reference(name).gradient(), kind, shape, 0, "bf16", approximated)
+
+
+REGIONS: Final = {
+    ("softcap", "score_grad"): """
+    x_0 = (lse + log2(w)) * LN2 * p.slope_scale
+    ds = where(w > 0.0, ds * (1.0 - x_0 * x_0), 0.0)""",
+    ("alibi", "score"): """
+    s = s + tile.slopes * f32(j - (i + Lk - Lq))""",
+    ("alibi", "tile_setup"): """
+    tile.slopes = p.slopes[tile.h] * p.slopes_scale""",
+    ("sigmoid", "mask"): """
+    s = where((j < Lk) & (i < Lq), s, -inf)""",
+    ("relu_causal", "probs"): """
+    s = maximum(s, 0.0) * p.output_scale""",
+    ("relu_causal", "probs_grad"): """
+    dp = where(w > 0.0, dp * p.weight_scale, 0.0)""",
+    ("documents_causal", "mask"): """
+    s = where((j <= minimum(i, Lk - 1)) & (p.doc[tile.b, j] == p.doc[tile.b, maximum(minimum(i, Lq - 1), 0)]), s, -inf)""",
+    ("comb", "score_grad"): """
+    ds = ds * kept.slope""",
+}
+
+
+@pytest.mark.parametrize(("name", "region"), REGIONS, ids=lambda x: x)
+def test_regions(name: str, region: str) -> None:
+    body = print_function(targets(name).pairs.region(region)).split(":", 1)[1]
+    assert body == REGIONS[name, region]
+
+
+@pytest.mark.parametrize("name", ["alibi", "relu_causal", "documents_causal"])
+def test_gradients_are_right(name: str) -> None:
+    kernels = targets(name)
+    assert [find_faults(k) for k in (kernels.rows, kernels.pairs, kernels.last)] == [(), (), ()]
+    p = problem(name)
+    assert p.accepts(run_pass(Pass(kernels.rows, kernels.pairs, kernels.last), reference(name).attention, p))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem not in ("train_tiny",)))
+def test_gradients_of_all_examples(name: str) -> None:
+    kernels = targets(name)
+    for kind in ("random", "large scores"):
+        p = problem(name, kind, Shape(2, 2, 2, 150, 257, 64))
+        assert p.accepts(run_pass(Pass(kernels.rows, kernels.pairs, kernels.last), reference(name).attention, p))
+
+
+@pytest.mark.parametrize("name", ["softcap", "comb"])
+def test_patched_texts_say_so_and_are_right(name: str) -> None:
+    """The text lifts to its target again, and as PTX is within the bound."""
+    kernels, texts = targets(name), [choose_kernel(n) for n in BACKWARD]
+    made = []
+    for text, kernel in zip(texts, (kernels.rows, kernels.pairs, kernels.last), strict=True):
+        patched = lower_kernel(text, lift_kernel(text, "bf16", 64), kernel, "bf16", 64)
+        made.append(text.with_text(patched_source(patched)))
+    p = problem(name, shape=Shape(1, 2, 1, 70, 90, 64))
+    launch = BackwardLauncher.of(PtxDevice(), (made[0], made[1], made[2]), say=lambda _: None)
+    out, lse = saved(reference(name).attention, p)
+    assert p.accepts(Gradients(*launch(p.q, p.k, p.v, out, lse, p.dout, p.dlse, p.captures)))
+
+
+@pytest.mark.parametrize("change", ["saved", "A", "delta", "over", "kept"])
+def test_what_the_kernels_have_no_place_for(change: str) -> None:
+    g = reference("softcap").gradient()
+    changes: dict[str, GradientSpec] = {
+        "saved": replace(g, saved=("out", "m")),
+        "A": replace(g, acc_grad=parse_expr("dout * out")),
+        "delta": replace(g, coefficients=(replace(g.coefficients[0], each=FloatLit(1.0)),)),
+        "over": replace(g, mask=parse_expr("j < i")),
+        "kept": replace(g, score_grad=Name("x")),
+    }
+    with pytest.raises(CuError) as error:
+        targets_of(reference("softcap"), changes[change])
+    assert error.value.diagnostics[0].code == "CU534"
