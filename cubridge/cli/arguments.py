@@ -130,6 +130,9 @@ def _adapt(parser: argparse.ArgumentParser) -> None:
     )
     _dtype(parser)
     _pipeline(parser, ", instead of the proposed passes")
+    parser.add_argument(
+        "--grad", action="store_true", help="and the kernels of its backward pass (sm90a), checked as well"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
     parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for the results")
     _model(parser)

@@ -29,8 +29,9 @@ def adapt(options: Namespace) -> int:
     """Change an expert kernel so that it computes a reference: all stages and checks.
 
     Writes kernel.cu, kernel.patch, source.cuir, target.cuir, pipeline.toml, report.json, report.md, view.json (what `cuirc show`
-    makes a page of) and timings.json, all or none; the last four alone where a check rejects the kernel. Where a model takes part,
-    transcript.jsonl and its answers besides, and a run that broke off goes on from these."""
+    makes a page of) and timings.json, all or none; with --grad the kernels of the backward pass besides, backward*.cu and
+    backward*.cuir, and backward.patch. Where a check rejects a kernel, report.json, report.md, view.json and timings.json alone.
+    Where a model takes part, transcript.jsonl and its answers besides, and a run that broke off goes on from these."""
     from cubridge.driver.outputs import FILES
 
     folder = output_folder(options.output, FILES, ["transcript.jsonl"])
@@ -40,7 +41,7 @@ def adapt(options: Namespace) -> int:
     with progress_bar(options) as bar:
         adaptation = run_adapt(
             options.reference, function=options.function, kernel=options.kernel, shape=options.shape, dtype=options.dtype,
-            pipeline=given_pipeline(options), model=_model(options, folder), progress=bar,
+            pipeline=given_pipeline(options), model=_model(options, folder), grad=options.grad, progress=bar,
         )  # fmt: skip
     adaptation.write(folder)
     show(json.dumps(adaptation.report.to_json(), indent=1) if options.json else summary(adaptation.report))

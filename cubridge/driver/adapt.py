@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cubridge.driver.adaptation import Adaptation
 from cubridge.driver.adapted import Adapted
+from cubridge.driver.backward import adapt_backward
 from cubridge.driver.check import check_adapted
 from cubridge.driver.kernels import choose_forward
 from cubridge.driver.lift_source import lift_chosen
@@ -49,12 +51,14 @@ def adapt(
     extra_inputs: Callable[..., object] | None = None,
     pipeline: Pipeline | str | None = None,
     model: ModelUse | None = None,
+    grad: bool = False,
     progress: Progress = silent,
 ) -> Adaptation:
     """Adapt `kernel` ("sm80", "sm90a" or the path of a .cu) to `reference`, a callable or a file, and check the result.
 
-    `shape`: example sizes; the result holds for all that meet its preconditions. `model`: what proposes the target in place of
-    the rules, unless `pipeline` is given, and writes the text where its `lowering` says so. Errors: CuError, with places."""
+    `grad`: and the kernels of its backward pass, of sm90a. `shape`: example sizes; the result holds for all that meet its
+    preconditions. `model`: what proposes the target in place of the rules, unless `pipeline` is given, and writes the text where
+    its `lowering` says so. Errors: CuError, with places."""
     request = Request.of(reference, kernel, shape, dtype, function, extra_inputs, pipeline)
     watch = Stopwatch(progress)
     with ThreadPoolExecutor(_WORKERS) as pool, one_thread(), stages_of(model) as stages:
@@ -64,7 +68,12 @@ def adapt(
             tools = stages.tools
         with watch.stage("check"):
             findings = check_adapted(adapted, pool, tools, watch)
-    return Adaptation(adapted, adapted.report(findings), watch.seconds)
+        backward = None
+        if grad:
+            with watch.stage("backward"):
+                backward = adapt_backward(adapted)
+    report = replace(adapted.report(findings), backward=backward.report if backward is not None else None)
+    return Adaptation(adapted, report, watch.seconds, backward)
 
 
 _WORKERS: Final = 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, overload
 from cubridge.backend.launch.operator import AttentionOperator
 from cubridge.backend.launch.varlen import VarlenOperator
 from cubridge.driver.adapted import Adapted
+from cubridge.driver.backward import Backward
 from cubridge.driver.compiled import BATCHED, compile_for, in_layout
 from cubridge.driver.outputs import FILES, PAGE, REFERENCE, VIEW
 from cubridge.driver.report import Report, to_markdown
@@ -33,6 +34,7 @@ class Adaptation:
     adapted: Adapted
     report: Report
     seconds: dict[str, float]
+    backward: Backward | None = None
 
     def __repr__(self) -> str:
         return (
@@ -126,7 +128,8 @@ class Adaptation:
         texts = {name: text.encode() for name, text in (result | report).items()}
         if self.report.reference_file is not None:
             texts[REFERENCE] = self.adapted.reference.traced.reference.file.data
-        return {"kernel.cu": self.adapted.patched.text, "kernel.patch": self.adapted.patched.patch} | texts
+        patched = {"kernel.cu": self.adapted.patched.text, "kernel.patch": self.adapted.patched.patch}
+        return patched | texts | ({} if self.backward is None else self.backward.files())
 
     def write(self, folder: Path) -> None:
         """Write `files()` into a folder that is there, all or none; others of an earlier result go, for this report is not theirs.

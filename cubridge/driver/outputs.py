@@ -11,8 +11,9 @@ VIEW: Final = "view.json"
 PAGE: Final = "report.html"
 BENCH: Final = "bench.json"
 """Written later, by `cuirc show` and `cuirc bench`; those of an earlier result go."""
+_BACKWARD: Final = tuple(f"backward{part}.{kind}" for part in ("_rows", "", "_dq") for kind in ("cu", "cuir"))
 FILES: Final = (
-    REFERENCE,
+    REFERENCE, *_BACKWARD, "backward.patch",
     "kernel.cu", "kernel.patch", "source.cuir", "target.cuir", "pipeline.toml", "report.json", "report.md", "timings.json", VIEW,
     PAGE, BENCH,
 )  # fmt: skip

@@ -39,6 +39,22 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class BackwardReport:
+    """Of the backward pass: `gradient`, for a person; `changed`, by kernel."""
+
+    gradient: str
+    changed: dict[str, Changed]
+    cases: tuple[CaseResult, ...]
+    mutants: tuple[MutantResult, ...]
+    compiled: tuple[Compiled, ...]
+
+    @property
+    def accepted(self) -> bool:
+        rejected = bool(self.mutants) and all(m.rejected_by for m in self.mutants)
+        return bool(self.cases) and all(c.accepted for c in self.cases) and rejected
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """`reference_file`: where the reference was read from, None for a live callable; `kernel`: as the user named it; `proposer` of
     the target and `lowered_by`: "rules", or a model. `reached`: the highest level of the checks, whatever they said. `parts`: what
@@ -64,10 +80,12 @@ class Report:
     parts: tuple[Part, ...] = ()
     points: int = 0
     is_read: bool = True
+    backward: BackwardReport | None = None
 
     @property
     def accepted(self) -> bool:
         right = all(c.accepted for c in self.cases) and not any(p.refuted for p in self.parts)
+        right = right and (self.backward is None or self.backward.accepted)
         return right and bool(self.mutants) and all(m.rejected_by for m in self.mutants)
 
     @property
@@ -96,14 +114,21 @@ class Report:
         return to_markdown(self)
 
     def to_json(self) -> dict[str, object]:
-        cases = [{n: v for n, v in asdict(c).items() if n != "rows"} for c in self.cases]  # rows are in the view
+        plain = asdict(self) | {"cases": _plain_cases(self.cases)}
+        del plain["backward"]
+        if self.backward is not None:
+            plain["backward"] = asdict(self.backward) | {"cases": _plain_cases(self.backward.cases)}
         return {
-            **asdict(self),
-            "cases": cases,
+            **plain,
             "verdict": str(self.verdict),
             "accepted": self.accepted,
             "basis": self.basis,
         }
+
+
+def _plain_cases(cases: tuple[CaseResult, ...]) -> list[dict[str, object]]:
+    """Without rows, which are in the view."""
+    return [{name: value for name, value in asdict(c).items() if name != "rows"} for c in cases]
 
 
 def to_markdown(report: Report) -> str:
@@ -134,11 +159,43 @@ def to_markdown(report: Report) -> str:
         rows = [(p.name, p.said(report.points)) for p in report.parts]
         parts += ["For all sizes, in real arithmetic:", _table(("part", ""), rows)]
     if report.compiled:
-        rows = [(c.arch, c.macros, str(c.registers), str(c.spill_bytes), str(c.shared_bytes)) for c in report.compiled]
-        parts += ["## Compiled", _table(("arch", "macros", "registers", "spill bytes", "shared bytes"), rows)]
+        parts += ["## Compiled", _compiled_table(report.compiled)]
+    if report.backward is not None:
+        parts += _backward_parts(report.backward)
     if report.not_checked:
         parts += ["## Not checked here", _bullets(report.not_checked)]
     return "\n\n".join(parts) + "\n"
+
+
+def _compiled_table(compiled: tuple[Compiled, ...]) -> str:
+    rows = [(c.arch, c.macros, str(c.registers), str(c.spill_bytes), str(c.shared_bytes)) for c in compiled]
+    return _table(("arch", "macros", "registers", "spill bytes", "shared bytes"), rows)
+
+
+def _backward_parts(backward: BackwardReport) -> list[str]:
+    cases = [(c.stage, c.shape, c.inputs, _ratio(c.worst), _outcome(c)) for c in backward.cases]
+    mutants = [(m.name, m.rejected_by or "**nobody**", m.detail) for m in backward.mutants]
+    return [
+        "## Backward",
+        f"```text\n{backward.gradient}```",
+        _bullets([f"{name}: {_changed_line(c)}" for name, c in backward.changed.items()]),
+        _table(("stage", "shape", "inputs", "error / bound", ""), cases),
+        _table(("mutant", "rejected by", ""), mutants),
+        _compiled_table(backward.compiled),
+    ]
+
+
+def _backward_lines(backward: BackwardReport) -> list[str]:
+    changed = [f"  {name}: {_changed_line(c)}" for name, c in backward.changed.items() if c.regions]
+    right, rejected = sum(c.accepted for c in backward.cases), sum(1 for m in backward.mutants if m.rejected_by)
+    worst = max(c.worst for c in backward.cases)
+    return [
+        "backward",
+        *(changed or [f"  {_changed_line(Changed((), 0, 0))}"]),
+        f"  {right} of {len(backward.cases)} runs within the bound, worst error {_ratio(worst)} of it",
+        *(f"    at {c.shape}, {c.inputs}: {c.detail}" for c in backward.cases if not c.accepted),
+        f"  wrong passes rejected: {rejected} of {len(backward.mutants)}",
+    ]
 
 
 def summary(report: Report) -> str:
@@ -157,6 +214,8 @@ def summary(report: Report) -> str:
         f"  compiled for {c.arch} ({c.macros}): {c.registers} registers, {c.spill_bytes} bytes spilled"
         for c in report.compiled
     ]
+    if report.backward is not None:
+        lines += _backward_lines(report.backward)
     if report.not_checked:
         lines += ["not checked here", *(f"  {line}" for line in report.not_checked)]
     return "\n".join(lines)

@@ -1,0 +1,147 @@
+"""The backward pass of an adaptation: the kernels of its gradient, their texts and patches, and what checking them found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from cubridge.backend.launch.backward import BackwardLauncher
+from cubridge.backend.ptx.device import PtxDevice
+from cubridge.derive.explain import explain_gradient
+from cubridge.driver.kernels import BACKWARD, choose_kernel
+from cubridge.driver.lift import lift_kernel
+from cubridge.driver.lower import lower_kernel, patched_source
+from cubridge.driver.report import BackwardReport, Changed
+from cubridge.engine.dense_gradient import Gradients
+from cubridge.engine.threads import one_thread
+from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
+from cubridge.ir.fitting import fitting_shapes
+from cubridge.ir.printer import to_text
+from cubridge.ir.spec import Shape
+from cubridge.judge.backward_mutants import backward_mutants
+from cubridge.judge.checker import approximations
+from cubridge.judge.findings import CaseResult, MutantResult
+from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
+from cubridge.judge.gradient_runs import Pass, run_pass, saved
+from cubridge.judge.plan import Case
+from cubridge.judge.tools import EMULATED_HEAD_DIM, compile_text
+from cubridge.judge.well_formed import verify_kernel
+from cubridge.passes.gradient import backward_targets
+
+if TYPE_CHECKING:
+    from cubridge.backend.launch.device import KernelText
+    from cubridge.backend.text.lower import Patched
+    from cubridge.driver.adapted import Adapted
+    from cubridge.ir.gradient import GradientSpec
+
+FORWARD: Final = "sm90a"
+"""The forward kernel whose backward pass is packaged."""
+NAMES: Final = ("backward_rows", "backward", "backward_dq")
+"""What the kernels of a pass are called, in the order in which they run."""
+_CASES: Final = (
+    Case("index-coded V", Shape(1, 4, 2, 130, 150, 0), 1),
+    Case("large scores", Shape(2, 2, 2, 70, 257, 0), 2),
+)
+_EMULATED: Final = Case("index-coded V", Shape(1, 2, 1, 70, 150, 0), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """`targets`, `patched`: of each kernel, in the order of `NAMES`."""
+
+    targets: Pass
+    patched: tuple[Patched, Patched, Patched]
+    report: BackwardReport
+
+    def files(self) -> dict[str, bytes]:
+        """What `cuirc adapt --grad` writes beside the forward's files."""
+        texts = {f"{name}.cu": p.text for name, p in zip(NAMES, self.patched, strict=True)}
+        targets = {f"{name}.cuir": to_text(k).encode() for name, k in zip(NAMES, self.targets, strict=True)}
+        return {**texts, **targets, "backward.patch": b"".join(p.patch for p in self.patched)}
+
+
+def adapt_backward(adapted: Adapted) -> Backward:
+    """The backward pass of an adapted kernel, checked. Errors: CU534 for a kernel without one, or a gradient that it cannot say;
+    CU514 and CU530 to CU533 for one that is not derived."""
+    if adapted.kernel.name != FORWARD:
+        message = f"`{adapted.kernel.name}` has no backward pass here"
+        raise Refused(Diagnostic("CU534", message, help=f"take --kernel {FORWARD}"))
+    gradient = adapted.reference.gradient()
+    texts = [choose_kernel(name) for name in BACKWARD]
+    lifted = [lift_kernel(text, adapted.dtype, adapted.shape.D) for text in texts]
+    made = backward_targets(gradient, adapted.target, *(found.kernel for found in lifted))
+    targets = Pass(made.rows, made.pairs, made.last)
+    patched: list[Patched] = []
+    changed: list[KernelText] = []
+    for name, text, source, target in zip(NAMES, texts, lifted, targets, strict=True):
+        verify_kernel(target)
+        lowered = lower_kernel(text, source, target, adapted.dtype, adapted.shape.D, f"{name}.cu")
+        patched.append(lowered)
+        changed.append(text.with_text(patched_source(lowered)))
+    with one_thread():
+        report = _Check(adapted, gradient, targets).report(tuple(patched), changed)
+    return Backward(targets, (patched[0], patched[1], patched[2]), report)
+
+
+class _Check:
+    """Runs the pass, and wrong ones, on problems of the reference."""
+
+    def __init__(self, adapted: Adapted, gradient: GradientSpec, targets: Pass) -> None:
+        self.attention = adapted.reference.attention
+        self.gradient = gradient
+        self.targets = targets
+        self.dtype = adapted.dtype
+        self.dim = adapted.shape.D
+
+    def report(self, patched: tuple[Patched, ...], texts: list[KernelText]) -> BackwardReport:
+        problems = [*self._problems(*_CASES, dim=self.dim)]
+        cases = [self._case("value engine", p, self._run(self.targets, p)) for p in problems]
+        return BackwardReport(
+            gradient=explain_gradient(self.gradient),
+            changed={
+                n: Changed(p.regions_changed, p.lines_added, p.lines_removed)
+                for n, p in zip(NAMES, patched, strict=True)
+            },
+            cases=(*cases, self._emulated(texts)),
+            mutants=tuple(
+                self._mutant(name, wrong, problems) for name, wrong in backward_mutants(self.targets, self.gradient)
+            ),
+            compiled=(compile_text(texts[1], self.dtype, self.dim),),
+        )
+
+    def _problems(self, *cases: Case, dim: int) -> Iterator[GradientProblem]:
+        approximated = approximations(self.targets.pairs)
+        for case in cases:
+            for shape in fitting_shapes(self.attention.spec, [replace(case.shape, D=dim)]):
+                yield make_gradient_problem(
+                    self.attention, self.gradient, case.inputs, shape, case.seed, self.dtype, approximated
+                )
+
+    def _run(self, kernels: Pass, problem: GradientProblem) -> Gradients:
+        return run_pass(kernels, self.attention, problem)
+
+    def _case(self, stage: str, problem: GradientProblem, got: Gradients) -> CaseResult:
+        judged = problem.judge(got)
+        name, worst = max(judged.items(), key=lambda item: item[1].worst)
+        accepted = all(j.accepted for j in judged.values())
+        detail = (
+            ""
+            if accepted
+            else f"`{name}` at {list(worst.where)} is {worst.value:.6g}, and should be {worst.expected:.6g}"
+        )
+        return CaseResult(stage, str(problem.shape), problem.inputs, worst.worst, accepted, detail)
+
+    def _emulated(self, texts: list[KernelText]) -> CaseResult:
+        dims = texts[1].contract.head_dims
+        (p,) = self._problems(_EMULATED, dim=EMULATED_HEAD_DIM if EMULATED_HEAD_DIM in dims else dims[0])
+        launch = BackwardLauncher.of(PtxDevice(), (texts[0], texts[1], texts[2]), say=lambda _: None)
+        out, lse = saved(self.attention, p)
+        return self._case("emulator", p, Gradients(*launch(p.q, p.k, p.v, out, lse, p.dout, p.dlse, p.captures)))
+
+    def _mutant(self, name: str, wrong: Pass, problems: list[GradientProblem]) -> MutantResult:
+        try:
+            told = any(not p.accepts(self._run(wrong, p)) for p in problems)
+        except CuError as error:
+            return MutantResult(name, "value engine", error.diagnostics[0].message)
+        return MutantResult(name, "value engine" if told else None)
