@@ -16,7 +16,6 @@ from cubridge.ir.algebra.hosts import is_positive
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.gradient import GradientSpec
 from cubridge.ir.nodes import (
-    Argument,
     Assign,
     Attr,
     Binary,
@@ -29,7 +28,6 @@ from cubridge.ir.nodes import (
     Kernel,
     Name,
     Node,
-    Record,
     Row,
     Scalar,
     Stmt,
@@ -46,6 +44,7 @@ from cubridge.passes.coerce import Coercion
 from cubridge.passes.host_params import HostParams
 from cubridge.passes.mask import IN_RANGE
 from cubridge.passes.names import resolve
+from cubridge.passes.query_range import with_query_sequence
 from cubridge.passes.regions import assign, free_name, masked, param, with_region
 
 CODE: Final = "CU534"
@@ -177,6 +176,8 @@ class _Pairs:
             for s in _assigns(self.forward, "tile_setup")
             if s.target not in self.rows and (isinstance(s.target, Attr) or self.forward.tile_state)
         ]
+        if any(n == Attr(Name("tile"), "q_start") for s in body for n in walk(s)):
+            raise _refuse("values of a query tile")
         state = tuple(f for f in self.forward.tile_state if Attr(Name("tile"), f.name) not in self.rows)
         self.kernel = with_region(replace(self.kernel, tile_state=state), "tile_setup", body if state else ())
 
@@ -198,18 +199,11 @@ class _Pairs:
                 pass
             case _:
                 raise _refuse("this mask", value)
-        full = keep == IN_RANGE and bool(self.g.coefficients)
         seen = keep if self.g.coefficients else both(keep, _INSIDE)
         self.kernel = with_region(self.kernel, "mask", [masked(seen)])
-        if not full:
-            self._mask_every_tile()
-
-    def _mask_every_tile(self) -> None:
-        sequence = self.kernel.region("query_sequence")
-        assert isinstance(sequence.result, Record)
-        nothing = {"full_lo": IntLit(0), "full_hi": IntLit(0)}
-        fields = tuple(Argument(a.name, nothing.get(a.name, a.value)) for a in sequence.result.fields)
-        self.kernel = with_region(self.kernel, "query_sequence", (), replace(sequence.result, fields=fields))
+        if seen != IN_RANGE:
+            mask = Coercion(self.forward).predicate(resolve(self.g.mask, self.forward, ("s", "i", "j")))
+            self.kernel = with_query_sequence(self.kernel, self.forward, mask)
 
     def _weight(self) -> Expr:
         """What weights are, times what the output's sum is multiplied by: the reference of a softmax is the saved `lse`."""

@@ -64,6 +64,12 @@ REGIONS: Final = {
     ("softcap", "score_grad"): """
     x_0 = (lse + log2(w)) * LN2 * p.slope_scale
     ds = where(w > 0.0, ds * (1.0 - x_0 * x_0), 0.0)""",
+    ("relu_causal", "query_sequence"): """
+    lo = tile.kv_start // BLOCK_Q
+    hi = ceil_div(Lq, BLOCK_Q)
+    full_lo = ceil_div(tile.kv_start + BLOCK_KV - 1, BLOCK_Q)
+    full_hi = minimum(Lq, where(tile.kv_start + BLOCK_KV <= Lk, Lq, tile.kv_start + BLOCK_KV - 1)) // BLOCK_Q
+    return QuerySequence(lo=lo, hi=hi, full_lo=full_lo, full_hi=full_hi)""",
     ("alibi", "score"): """
     s = s + tile.slopes * f32(j - (i + Lk - Lq))""",
     ("alibi", "tile_setup"): """
@@ -87,7 +93,7 @@ def test_regions(name: str, region: str) -> None:
     assert body == REGIONS[name, region]
 
 
-@pytest.mark.parametrize("name", ["alibi", "relu_causal", "documents_causal"])
+@pytest.mark.parametrize("name", ["alibi", "relu_causal", "global_sliding_window"])
 def test_gradients_are_right(name: str) -> None:
     kernels = targets(name)
     assert [find_faults(k) for k in (kernels.rows, kernels.pairs, kernels.last)] == [(), (), ()]
