@@ -147,7 +147,6 @@ def test_an_untouched_kernel_lowers_to_an_empty_patch(tmp_path: Path) -> None:
         (["lift", "sm70"], "CU840", FAILED),
         (["lift", "sm80", "--head-dim", "96"], "CU809", UNSUPPORTED),
         (["faults", "none.cu"], "CU110", FAILED),
-        (["faults", "sm90a-backward"], "CU509", FAILED),
         (["verify", "."], "CU110", FAILED),
     ],
     ids=lambda x: x[1] if isinstance(x, list) else None,

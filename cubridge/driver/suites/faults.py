@@ -8,16 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cubridge.driver.kernels import choose_forward
+from cubridge.driver.kernels import ChosenKernel, backward_pass, choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.sandbox.texts import tools_of
 from cubridge.driver.stopwatch import Progress, counted, silent
 from cubridge.driver.suites.fault_emulator import FaultEmulator, FaultTexts
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.families import FORWARD
 from cubridge.ir.source import NOWHERE
+from cubridge.judge.faults.backward import make_backward_judge
 from cubridge.judge.faults.catalog import enumerate_faults
 from cubridge.judge.faults.edits import Unsayable
 from cubridge.judge.faults.verdicts import Judgement, Trial, Verdict, judge_fault, make_judge
+from cubridge.judge.gradient_runs import Pass
 from cubridge.judge.runners import LAUNCH_CONSTANTS
 
 if TYPE_CHECKING:
@@ -113,7 +116,9 @@ def fault_table(
 ) -> FaultTable:
     """Judge every `step`-th fault of a kernel text. `say` hears what is not judged, and why. Errors: what lifting it
     says, and what the engines and the emulator say of the kernel itself."""
-    chosen = choose_forward(kernel)
+    chosen = choose_kernel(kernel)
+    if chosen.text.contract.family != FORWARD:
+        return _backward_table(chosen, dtype, head_dim, step, progress)
     lifted = lift_kernel(chosen, dtype, head_dim).kernel
     judge = make_judge(lifted, dict(LAUNCH_CONSTANTS))
     faults = list(enumerate_faults(lifted))[::step]
@@ -125,6 +130,21 @@ def fault_table(
         judgements.append(ask_emulator(judge_fault(judge, fault), emulator))
         told(fault.operator)
     return FaultTable(kernel, tuple(judgements))
+
+
+def _backward_table(chosen: ChosenKernel, dtype: str, head_dim: int, step: int, progress: Progress) -> FaultTable:
+    """Of one kernel of a backward pass, in its place among the others. The emulator does not judge these."""
+    texts = backward_pass(chosen)
+    kernels = Pass(*(lift_kernel(text, dtype, head_dim).kernel for text in texts))
+    kernel = next(k for k in kernels if k.family == chosen.text.contract.family)
+    judge = make_backward_judge(kernels, kernel)
+    faults = list(enumerate_faults(kernel))[::step]
+    judgements: list[Judgement] = []
+    told = counted(progress, "faults", len(faults))
+    for fault in faults:
+        judgements.append(ask_emulator(judge_fault(judge, fault), "not asked of a backward pass"))
+        told(fault.operator)
+    return FaultTable(chosen.name, tuple(judgements))
 
 
 def find_emulator(

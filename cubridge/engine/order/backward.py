@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cubridge.engine.core.operands import GlobalRef, Value, fault
+from cubridge.engine.core.operands import GlobalRef, SharedRef, Value, fault
 from cubridge.engine.order.steps import local_tile
-from cubridge.engine.order.tiles import WarpTile
+from cubridge.engine.order.tiles import RowTile, WarpTile
+from cubridge.engine.order.work import KeyWork
 from cubridge.ir.diagnostics import Note
 from cubridge.ir.nodes import Kernel, RegionCall, Stmt, Store
 from cubridge.ir.region_types import FAMILY_RULES
@@ -41,6 +42,23 @@ def store_of_work(machine: OrderMachine, warp: Warp, ref: GlobalRef, row: Value,
     warp.stored[work, ref.name] = stmt
     if not any(work == done for done, _ in warp.finished):
         warp.finished.append((work, stmt))
+
+
+def noted(value: Value) -> object:
+    """An operand as traces have it: tiles by name, slots of shared memory with the part that is meant, work by its number."""
+    match value:
+        case WarpTile(name=name):
+            return name
+        case SharedRef(name, slot, _, window):
+            return name, slot, window
+        case GlobalRef(name, indices):
+            return name, *indices
+        case KeyWork(work, h):
+            return work.index, h
+        case RowTile():
+            return "state"
+        case _:
+            return value
 
 
 def stored_names(kernel: Kernel) -> tuple[str, ...]:

@@ -43,8 +43,8 @@ class Warp(Agent):
 
     __slots__ = (
         "clock", "closed", "committed", "fences", "finished", "histories", "index", "issued", "open_copies", "open_gemms",
-        "open_reductions", "outputs", "real_copies", "reduced", "registers", "scores", "shown", "stored", "waited", "waited_copies",
-        "waited_reductions", "warpgroup",
+        "open_reductions", "outputs", "real_copies", "reduced", "registers", "scores", "shown", "steps", "stored", "waited",
+        "waited_copies", "waited_reductions", "warpgroup",
     )  # fmt: skip
 
     def __init__(self, machine: OrderMachine, index: int, clock: Clock) -> None:
@@ -59,6 +59,7 @@ class Warp(Agent):
         self.open_reductions: list[Stmt] = []
         self.reduced: list[Stmt] = []  # the last of each bulk group
         self.waited_reductions = 0
+        self.steps: list[tuple[object, ...]] = []  # of a backward kernel: what it did to data, with what
         self.shown = 0  # its writes of shared memory up to this time are fenced for the async proxy
         self.open_gemms: list[Stmt] = []
         self.issued = 0  # entries of the warpgroup's log

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from cubridge.engine.core.code import WAIT
 from cubridge.engine.core.operands import SharedRef, Value, fault
 from cubridge.engine.core.sync import Landing
-from cubridge.engine.order.backward import region_access, store_of_work, stored_names
+from cubridge.engine.order.backward import noted, region_access, store_of_work, stored_names
 from cubridge.engine.order.clock import Access, join_part
 from cubridge.engine.order.machine import GemmLog, OrderMachine, Warp
 from cubridge.engine.order.memory import WHOLE, Content, Slot, unread
@@ -77,6 +77,7 @@ class OrderRun(OrderMachine):
         if tile.zeroed and tile.finished is None:
             raise fault("CU263", f"`{tile.name}` is set to zero again before it is finalized", stmt)
         tile.begin()
+        self.mark(agent, stmt, tile)
         if tile not in agent.outputs:
             agent.outputs.append(tile)
         agent.histories.append(tile.history)
@@ -84,6 +85,7 @@ class OrderRun(OrderMachine):
     def cast(self, agent: Warp, stmt: Cast, dst: Value, src: Value) -> None:
         src = local_tile(agent, src, stmt, read=True, write=False)
         made = local_tile(agent, dst, stmt, read=False, write=True)
+        self.mark(agent, stmt, made, src)
         if self.family.name == FORWARD:
             cast_step(self, agent, made, src, stmt)
 
@@ -91,6 +93,7 @@ class OrderRun(OrderMachine):
         if stmt.region != "tile_setup":
             self.whole(agent, stmt)
         step = region_step if self.family.name == FORWARD else region_access
+        self.mark(agent, stmt, stmt.region, *args)
         step(self, agent, args, stmt)
 
     def store(self, agent: Warp, stmt: Store, dst: Value, row: Value, src: Value, column: Value) -> None:
@@ -100,32 +103,42 @@ class OrderRun(OrderMachine):
             raise fault("CU264", f"`{ref.name}` is stored to, and copies read it", stmt)
         if self.param(declared.name, stmt) is None:
             raise fault("CU266", f"`{declared.name}` is absent in this launch", stmt)
+        self.mark(agent, stmt, ref.name, *ref.indices, row, src, column)
         step = store_step if self.family.name == FORWARD else store_of_work
         step(self, agent, ref, row, local_tile(agent, src, stmt, read=True, write=False), stmt)
 
     # ---- what each thread does for itself ----
 
+    def mark(self, agent: Warp, stmt: Stmt, *operands: Value) -> None:
+        """What a backward kernel does to data, and with what, for its trace."""
+        if self.family.name != FORWARD:
+            agent.steps.append((type(stmt).__name__, *(noted(x) for x in operands)))
+
     def scale(self, agent: Warp, stmt: Scale, dst: Value, factor: Value) -> None:
         self.whole(agent, stmt)
+        self.mark(agent, stmt, dst, factor)
         local_tile(agent, dst, stmt, read=True, write=True)
 
     def load(self, agent: Warp, stmt: Load, dst: Value, *operands: Value) -> None:
         self.whole(agent, stmt)
+        self.mark(agent, stmt, dst, *operands)
         local_tile(agent, dst, stmt, read=False, write=True)
 
     def dot_rows(self, agent: Warp, stmt: DotRows, dst: Value, *operands: Value) -> None:
         self.whole(agent, stmt)
+        self.mark(agent, stmt, dst, *operands)
         local_tile(agent, dst, stmt, read=False, write=True)
 
     def clear(self, agent: Warp, stmt: Clear, dst: Value) -> None:
         self.whole(agent, stmt)
+        self.mark(agent, stmt, dst)
         self.global_param(dst, stmt)
 
     def read_shared(self, agent: Warp, stmt: ReadShared, dst: Value, src: Value) -> None:
         self.whole(agent, stmt)
         local_tile(agent, dst, stmt, read=False, write=True)
         slot, _ = self.slot(src, stmt)
-        slot.read(self.now(agent, stmt), agent.clock, len(self.agents))
+        self.mark(agent, stmt, dst, slot.read(self.now(agent, stmt), agent.clock, len(self.agents)))
 
     def write_shared(self, agent: Warp, stmt: WriteShared, dst: Value, src: Value) -> None:
         """Each warp writes its rows. What the slot holds is told by how often this warp has written to it."""
@@ -139,6 +152,7 @@ class OrderRun(OrderMachine):
         slot.writers = teams * (WARPGROUP // WARP)
         turn = slot.turns[agent.index] = slot.turns.get(agent.index, 0) + 1
         content = Content(f"smem.{ref.name}", (turn,), 0, rows)
+        self.mark(agent, stmt, ref, src)
         slot.overwrite(agent.index, self.now(agent, stmt), content, agent.clock, stored=True)
         self.tick(agent)
 
@@ -160,7 +174,7 @@ class OrderRun(OrderMachine):
         slot, _ = self.slot(src, stmt)
         group = len(agent.reduced) + 1
         access = Access(self.components.reductions(agent.index), group, stmt, agent.label)
-        self.read_through_proxy(slot, access, agent)
+        self.mark(agent, stmt, place, self.read_through_proxy(slot, access, agent))
         agent.open_reductions.append(stmt)
 
     def bulk_commit(self, agent: Warp, stmt: BulkCommit) -> None:
@@ -268,6 +282,7 @@ class OrderRun(OrderMachine):
                 local_tile(agent, a, stmt, read=True, write=False)
         left = self.read_slot(agent, stmt, a) if isinstance(a, SharedRef) else as_tile(a, stmt)
         right = self.read_slot(agent, stmt, b)
+        self.mark(agent, stmt, tile, left, a, right, b, stmt.transposed, stmt.a_transposed, stmt.accumulate)
         if self.family.name != FORWARD:
             return
         if isinstance(left, WarpTile):
@@ -399,7 +414,8 @@ class OrderRun(OrderMachine):
             scores = [(s.queries, s.keys, tuple(s.steps), s.rows) for s in warp.scores]
             outputs = [tuple(history) for history in warp.histories]
             stored = sorted((work.index, name) for work, name in warp.stored)
-            found.append((tuple(scores), tuple(outputs), tuple(stored), tuple(w for w, _ in warp.finished)))
+            finished = tuple(w for w, _ in warp.finished)
+            found.append((tuple(scores), tuple(outputs), tuple(stored), finished, tuple(warp.steps)))
         return tuple(found)
 
     def outputs(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from cubridge.ir.nodes import (
     Assign,
+    AsyncProxyFence,
     Attr,
     Barrier,
     BarrierExpect,
@@ -20,10 +21,12 @@ from cubridge.ir.nodes import (
     Binary,
     BlockSync,
     Break,
+    BulkWaitRead,
     Call,
     Copy,
     CopyAsync,
     CpAsyncWait,
+    DotRows,
     Expr,
     For,
     Gemm,
@@ -32,11 +35,13 @@ from cubridge.ir.nodes import (
     Index,
     IntLit,
     Kernel,
+    Load,
     Loop,
     Name,
     NamedArrive,
     NamedSync,
     Op,
+    ReadShared,
     RegionCall,
     RegisterTile,
     Stmt,
@@ -48,7 +53,7 @@ from cubridge.ir.nodes import (
 )  # fmt: skip
 from cubridge.ir.paths import Path, get, paths, put
 from cubridge.ir.source import Span
-from cubridge.ir.walk import blocks, field_names
+from cubridge.ir.walk import blocks, children, field_names, walk
 from cubridge.verify.effects import commute, effects
 from cubridge.verify.events import head
 
@@ -128,12 +133,27 @@ def _at_statement(kernel: Kernel, block: Path, body: tuple[Stmt, ...], x: int, s
 def _said_twice(stmt: Stmt) -> str | None:
     """Why a statement that follows itself adds nothing, if it does not."""
     match stmt:
-        case CpAsyncWait() | WgmmaWait() | WgmmaFence() | BlockSync() | BarrierInitFence():
+        case (
+            CpAsyncWait()
+            | WgmmaWait()
+            | WgmmaFence()
+            | BlockSync()
+            | BarrierInitFence()
+            | AsyncProxyFence()
+            | BulkWaitRead()
+        ):
             return "a wait or fence that follows itself"
-        case Assign() | RegisterTile() if not effects(stmt).writes & effects(stmt).reads:
+        case Assign() | RegisterTile() | Load() | DotRows() | ReadShared() if not _reads_what_it_writes(stmt):
             return "an assignment that does not read what it writes"
         case _:
             return None
+
+
+def _reads_what_it_writes(stmt: Stmt) -> bool:
+    """Of an operation on registers, does it read the tile that it overwrites."""
+    if isinstance(stmt, Load | DotRows | ReadShared):
+        return any(stmt.dst == node for source in (*children(stmt),)[1:] for node in walk(source))
+    return bool(effects(stmt).writes & effects(stmt).reads)
 
 
 def _same_number(kernel: Kernel, stmt: Stmt, changed: Stmt) -> str | None:
@@ -227,10 +247,10 @@ def _tiles(kernel: Kernel, stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
     """Key tiles, steps and rows one too far or too near; fragment rows; numbers of named barriers."""
     for path, node in _own_expressions(stmt):
         match node:
-            case Call("key_tile" | "key_masked", (keys, t)):
+            case Call("key_tile" | "key_masked" | "query_tile" | "query_masked", (keys, t)):
                 yield "tile + 1", _put(stmt, path, replace(node, args=(keys, _plus(t, 1))))
                 yield "tile - 1", _put(stmt, path, replace(node, args=(keys, _plus(t, -1))))
-            case Call("key_count"):
+            case Call("key_count" | "query_count"):
                 yield "tile + 1", _put(stmt, path, _plus(node, 1))
                 yield "tile - 1", _put(stmt, path, _plus(node, -1))
             case _:
@@ -256,6 +276,8 @@ def _operands(kernel: Kernel, stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
     if isinstance(stmt, Gemm):
         yield "operand swapped", replace(stmt, a=stmt.b, b=stmt.a)
         yield "operand swapped", replace(stmt, transposed=not stmt.transposed)
+        if stmt.a_transposed:
+            yield "operand swapped", replace(stmt, a_transposed=False)
         yield "operand swapped", replace(stmt, accumulate=not stmt.accumulate)
     for path, node in _own_expressions(stmt):
         match node:

@@ -4,7 +4,7 @@ harmless or counted as missed."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -64,19 +64,26 @@ class Judge:
     kernel: Kernel
     graph: str
     traces: tuple[Trace, ...]
-    trials: tuple[Trial, ...]
+    values: Callable[[Kernel], Diagnostic | None]
+    """Where a kernel computes something else, if it does."""
+    trials: tuple[Trial, ...] = ()
 
 
 def make_judge(kernel: Kernel, launch_values: dict[str, int | float] | None = None) -> Judge:
     """Runs the kernel. Errors: what the engines say of it, since faults of a faulty kernel mean nothing."""
+    trials = tuple(
+        _trial(kernel, Launch(shape, values=launch_values or {}, want_lse=lse), slope)
+        for shape, lse, slope in trial_launches(kernel)
+    )
+    return judge_of(kernel, lambda other: value_fault(trials, other), trials)
+
+
+def judge_of(kernel: Kernel, values: Callable[[Kernel], Diagnostic | None], trials: tuple[Trial, ...] = ()) -> Judge:
+    """Errors: what the order engine says of the kernel."""
     faults, traces = run_order(kernel)
     if faults:
         raise CuError(*faults)
-    trials = [
-        _trial(kernel, Launch(shape, values=launch_values or {}, want_lse=lse), slope)
-        for shape, lse, slope in trial_launches(kernel)
-    ]
-    return Judge(kernel, graph_key(event_graph(kernel)), traces, tuple(trials))
+    return Judge(kernel, graph_key(event_graph(kernel)), traces, values, trials)
 
 
 def judge_fault(judge: Judge, fault: Fault) -> Judgement:
@@ -90,7 +97,7 @@ def judge_fault(judge: Judge, fault: Fault) -> Judgement:
     caught = _first(diagnostics)
     if caught is not None:
         return Judgement(fault, Verdict.CAUGHT, "order", caught)
-    caught = value_fault(judge.trials, fault.kernel)
+    caught = judge.values(fault.kernel)
     if caught is not None:
         return Judgement(fault, Verdict.CAUGHT, "values", caught)
     if graph_key(event_graph(fault.kernel)) == judge.graph:

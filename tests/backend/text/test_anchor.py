@@ -100,7 +100,9 @@ def test_names_of_a_signature() -> None:
 
 def test_a_signature_with_other_arguments_is_an_error() -> None:
     with pytest.raises(CuError, match="has 4: s, kv_start, tile, p") as caught:
-        spelling_of(score(ArgumentText("s", ("ROWS", "S_COLS")), ArgumentText("p")), Names({}), REGION, REGIONS["score"])
+        spelling_of(
+            score(ArgumentText("s", ("ROWS", "S_COLS")), ArgumentText("p")), Names({}), REGION, REGIONS["score"]
+        )
     assert caught.value.diagnostics[0].code == "CU606"
 
 

@@ -1,0 +1,33 @@
+"""Faults of backward kernels: who catches them, and what is left."""
+
+from __future__ import annotations
+
+from cubridge.driver.suites.faults import fault_table
+from cubridge.engine.order.engine import run_order
+from cubridge.ir.parser import parse
+from cubridge.judge.faults.verdicts import Verdict
+from tests.support.backward import LAST, PAIRS, lifted_backward
+
+
+def test_faults_of_the_last_kernel() -> None:
+    table = fault_table(LAST, "bf16", 64, lambda _: None, step=3)
+    assert len(table.faults) > 8
+    assert {j.by for j in table.faults} >= {"verify", "values"}
+    assert table.missed == ()
+    assert all(j.verdict is not Verdict.CAUGHT or j.diagnostic is not None for j in table.faults)
+
+
+def test_traces_tell_what_is_done_with_data() -> None:
+    """Kernels that differ in an operand alone have other traces, so that none is taken for the other."""
+    text = str(lifted_backward(PAIRS, 64))
+    traces = run_order(lifted_backward(PAIRS, 64))[1]
+    for old, new in (
+        ("columns(smem.k, PART * wg, PART)", "columns(smem.k, PART * (wg ^ 1), PART)"),
+        ("cast(grads, dp)", "cast(grads, s)"),
+        ("scale(dk, p.grad_scale)", "scale(dv, p.grad_scale)"),
+        ("probs_grad(dp, s, delta, n * BLOCK_Q, tile)", "probs_grad(dp, s, delta, n * BLOCK_Q + 1, tile)"),
+    ):
+        assert text.count(old) == 1
+        faults, others = run_order(parse(text.replace(old, new)))
+        assert faults == ()
+        assert others != traces
