@@ -13,9 +13,10 @@ from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.ir.contract import CType, TensorStride
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.printer import print_expr
 from cubridge.ir.source import SourceFile
 from cubridge.judge.well_formed import find_faults
-from tests.small_cases.tools import KERNELS, attend, positions, random_inputs, refused, run, scores
+from tests.small_cases.tools import KERNELS, attend, positions, random_inputs, refused, run, scores, spec
 
 BOTH = pytest.mark.parametrize("kernel", KERNELS)
 
@@ -30,7 +31,7 @@ def test_29_strides_are_64_bits_wide(kernel: str) -> None:
     assert strides and all(f.c_type is CType.I64 for f in strides)
 
 
-def test_29_a_flat_index_that_may_pass_32_bits_is_refused_with_its_largest_value() -> None:
+def test_29_a_flat_index_that_may_pass_32_bits_is_refused_at_the_launch() -> None:
     def attention(q, k, v, table):
         i, j = positions(q, k)
         flat = table.flatten()[i * k.shape[2] + j]
@@ -44,8 +45,18 @@ def test_29_a_flat_index_that_may_pass_32_bits_is_refused_with_its_largest_value
         keep = (i * k.shape[2] + j) % 3 > 0
         return attend(scores(q, k).masked_fill(~keep, -torch.inf).softmax(-1), q, v)
 
-    fault = refused(product_in_the_mask)
-    assert "1100585369600" in fault.message and "32 bits" in fault.message
+    found = run(product_in_the_mask, random_inputs(1, 2, 1, 40, 70))
+    assert found.right  # sizes at which the product passes 32 bits are refused at the launch
+    limits = [print_expr(p.condition) for p in spec(product_in_the_mask).preconditions]
+    assert any("Lk * Lq" in limit and "2147483647" in limit for limit in limits), limits
+
+    def product_past_all_sizes(q, k, v):
+        i, j = positions(q, k)
+        keep = (i * i * i * i + j) % 3 > 0
+        return attend(scores(q, k).masked_fill(~keep, -torch.inf).softmax(-1), q, v)
+
+    fault = refused(product_past_all_sizes)
+    assert "32 bits" in fault.message, fault.message
 
 
 # ---- 30: architectures -------------------------------------------------------------------------------------------------

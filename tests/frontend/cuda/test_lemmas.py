@@ -108,7 +108,7 @@ def test_a_kernel_brings_rows_of_its_own(tmp_path: Path) -> None:
         (_row("type", 'means = "tiles"'), "no means `tiles`; there are tile, registers"),
         (_row("columns"), "`lanes`"),
         (_row("rows", 'team = "warp"', 'tile_rows = "8"', 'row_origin = "0"'), "no team `warp`"),
-        (_row("operation", 'op = "copy"'), "no op `copy`"),
+        (_row("operation", 'op = "no_such"'), "no op `no_such`"),
         (_row("operation", 'op = "zero"', 'fields = { to = "t" }'), "no fields `to`; there are dst"),
         (_row("operation", 'op = "cast"', 'fields = { dst = "t" }'), "`fields` of `cast` lacks src"),
     ],
