@@ -7,6 +7,7 @@ mutants  wrong kernels of every variant, each of which the check must reject
 draws    references put together at random, adapted and judged on the GPU (--count)
 host     what one call costs on the host; without a GPU, all but the launch itself
 lists    lists of key tiles of masks that read data: against torch's, and what they take of a call
+backward the backward pass of every variant: gradients, wrong passes, times beside SDPA's and FlexAttention's
 time     every variant on both kernels beside eager PyTorch, SDPA and FlexAttention, interleaved
 all      build, check, mutants, time
 
@@ -120,6 +121,26 @@ def lists(arguments: argparse.Namespace) -> int:
     return 0 if rows and all(r.same for r in rows) else 3
 
 
+def backward(arguments: argparse.Namespace) -> int:
+    from bench.backward import build_backward, check_backward, check_table, speed_table, time_backward
+
+    built, device, shape = (
+        build_backward(arguments.variants, _long(arguments), arguments.workers),
+        _gpu(),
+        _long(arguments),
+    )
+    outcomes = list(check_backward(built, device))
+    _report(arguments, "backward", check_table(outcomes), [asdict(o) for o in outcomes])
+    print(
+        "\n".join(f"{o.variant} {o.form} {o.mutant or o.problem}: {o.fault}" for o in outcomes if o.fault), flush=True
+    )
+    peers = [p for p in arguments.peers if p != "eager"]
+    rows = list(time_backward(built, shape, device, peers, arguments.rounds))
+    _report(arguments, "backward-time", speed_table(rows), [asdict(r) for r in rows])
+    print("\n".join(f"{r.variant} {n}: {t.fault}" for r in rows for n, t in r.timings.items() if t.fault), flush=True)
+    return 3 if not outcomes or any(o.fault for o in outcomes) else 0
+
+
 def host(arguments: argparse.Namespace) -> int:
     import torch
 
@@ -138,6 +159,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], ...]] = {
     "draws": (draws,),
     "host": (host,),
     "lists": (lists,),
+    "backward": (backward,),
     "time": (timings,),
     "all": (build, check, mutants, timings),
 }

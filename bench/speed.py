@@ -71,7 +71,9 @@ def time_variant(item: Built, device: Device, peers: Sequence[str], rounds: int,
     variant = VARIANTS[item.task.variant]
     with tempfile.TemporaryDirectory() as folder:
         reference = variant.load(long=True, folder=Path(folder))
-    setting = Setting(variant, *long_inputs(shape, device.torch_device), _extra(reference, shape, device.torch_device))
+    setting = Setting(
+        variant, *long_inputs(shape, device.torch_device), extra_of(reference, shape, device.torch_device)
+    )
     made = _Candidates()
     if "eager" in peers:
         made.add("eager", lambda: {"eager": eager(setting, reference.attention)})
@@ -120,7 +122,7 @@ def long_inputs(shape: Shape, device: torch.device) -> tuple[Tensor, Tensor, Ten
     return q, k, v
 
 
-def _extra(reference: ModuleType, shape: Shape, device: torch.device) -> dict[str, object]:
+def extra_of(reference: ModuleType, shape: Shape, device: torch.device) -> dict[str, object]:
     """The reference's arguments besides q, k, v, made on the CPU as those are that the kernels get."""
     made = reference.extra_inputs(shape, "cpu") if hasattr(reference, "extra_inputs") else {}
     return _on_device(made, device)

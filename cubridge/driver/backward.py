@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from cubridge.backend.launch.device import KernelText
     from cubridge.backend.text.lower import Patched
     from cubridge.driver.adapted import Adapted
+    from cubridge.driver.kernels import ChosenKernel
+    from cubridge.frontend.cuda.lift import Lifted
     from cubridge.ir.gradient import GradientSpec
 
 FORWARD: Final = "sm90a"
@@ -61,27 +63,55 @@ class Backward:
         return {**texts, **targets, "backward.patch": b"".join(p.patch for p in self.patched)}
 
 
-def adapt_backward(adapted: Adapted) -> Backward:
-    """The backward pass of an adapted kernel, checked. Errors: CU534 for a kernel without one, or a gradient that it cannot say;
-    CU514 and CU530 to CU533 for one that is not derived."""
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A backward pass as texts, not checked. Of each kernel, in the order of `NAMES`: `chosen`, `lifted` as they come, `targets`,
+    `patched`."""
+
+    gradient: GradientSpec
+    dtype: str
+    head_dim: int
+    chosen: tuple[ChosenKernel, ...]
+    lifted: tuple[Lifted, ...]
+    targets: Pass
+    patched: tuple[Patched, ...]
+
+    @property
+    def texts(self) -> tuple[KernelText, KernelText, KernelText]:
+        rows, pairs, last = (c.with_text(patched_source(p)) for c, p in zip(self.chosen, self.patched, strict=True))
+        return rows, pairs, last
+
+    def of(self, targets: Pass) -> Lowered:
+        """Other targets of the same kernels. Errors: CU2xx, CU6xx."""
+        for target in targets:
+            verify_kernel(target)
+        kernels = zip(NAMES, self.chosen, self.lifted, targets, strict=True)
+        patched = (lower_kernel(c, s, k, self.dtype, self.head_dim, f"{n}.cu") for n, c, s, k in kernels)
+        return replace(self, targets=targets, patched=tuple(patched))
+
+
+def lower_backward(adapted: Adapted) -> Lowered:
+    """The backward pass of an adapted kernel, verified as CuIR and not run. Errors: as `adapt_backward`."""
     if adapted.kernel.name != FORWARD:
         message = f"`{adapted.kernel.name}` has no backward pass here"
         raise Refused(Diagnostic("CU534", message, help=f"take --kernel {FORWARD}"))
     gradient = adapted.reference.gradient()
-    texts = [choose_kernel(name) for name in BACKWARD]
-    lifted = [lift_kernel(text, adapted.dtype, adapted.shape.D) for text in texts]
-    made = backward_targets(gradient, adapted.target, *(found.kernel for found in lifted))
-    targets = Pass(made.rows, made.pairs, made.last)
-    patched: list[Patched] = []
-    changed: list[KernelText] = []
-    for name, text, source, target in zip(NAMES, texts, lifted, targets, strict=True):
-        verify_kernel(target)
-        lowered = lower_kernel(text, source, target, adapted.dtype, adapted.shape.D, f"{name}.cu")
-        patched.append(lowered)
-        changed.append(text.with_text(patched_source(lowered)))
+    chosen = tuple(choose_kernel(name) for name in BACKWARD)
+    lifted = tuple(lift_kernel(text, adapted.dtype, adapted.shape.D) for text in chosen)
+    sources = Pass(*(found.kernel for found in lifted))
+    made = backward_targets(gradient, adapted.target, *sources)
+    whole = Lowered(gradient, adapted.dtype, adapted.shape.D, chosen, lifted, sources, ())
+    return whole.of(Pass(made.rows, made.pairs, made.last))
+
+
+def adapt_backward(adapted: Adapted) -> Backward:
+    """The backward pass of an adapted kernel, checked. Errors: CU534 for a kernel without one, or a gradient that it cannot say;
+    CU514 and CU530 to CU533 for one that is not derived."""
+    lowered = lower_backward(adapted)
+    rows, pairs, last = lowered.patched
     with one_thread():
-        report = _Check(adapted, gradient, targets).report(tuple(patched), changed)
-    return Backward(targets, (patched[0], patched[1], patched[2]), report)
+        report = _Check(adapted, lowered.gradient, lowered.targets).report(lowered.patched, [*lowered.texts])
+    return Backward(lowered.targets, (rows, pairs, last), report)
 
 
 class _Check:
