@@ -32,9 +32,11 @@ class SpecValues:
 
     `weights`: |d out / d V|, and out = weights @ V where finalize is linear, as it nearly always is.
     `sensitivity`: |d weight / d score| in the same unit. `slope` [B, Hq, Lq, Lk]: |d score / d s|. `approximation` [B, Hq, Lq, Lk]:
-    what the approximated functions of the score may change it by. `gain` [B, Hq, Lq, 1]: |d out / d (sum of weight V)|.
-    `empty` [B, Hq, Lq]: rows that see no key; out is 0 there. `lse_keys` [B, Hq, Lq, Lk]: keys that the sums of lse range
-    over; where these have none, lse is what its formula gives of sums that are 0, and -inf where that is no number."""
+    what the approximated functions of the score may change it by. `exponentials` [B, Hq, Lq, Lk]: the sizes of the exponentials
+    that a weight is a difference of, in the unit of `weights`; 0 where it is one exponential alone.
+    `gain` [B, Hq, Lq, 1]: |d out / d (sum of weight V)|. `empty` [B, Hq, Lq]: rows that see no key; out is 0 there.
+    `lse_keys` [B, Hq, Lq, Lk]: keys that the sums of lse range over; where these have none, lse is what its formula gives of
+    sums that are 0, and -inf where that is no number."""
 
     out: Tensor
     lse: Tensor | None
@@ -44,6 +46,7 @@ class SpecValues:
     sensitivity: Tensor
     slope: Tensor
     approximation: Tensor
+    exponentials: Tensor
     gain: Tensor
     empty: Tensor
     lse_keys: Tensor
@@ -59,7 +62,7 @@ def spec_values(
     derivatives: bool = True,
 ) -> SpecValues:
     """Evaluate `spec`. `approximated`: functions that the kernel computes by the device function given for each.
-    Without `derivatives`, `sensitivity`, `slope` and `approximation` are 0 and `weights` are those before finalize.
+    Without `derivatives`, `sensitivity`, `slope`, `approximation` and `exponentials` are 0 and `weights` are those before finalize.
 
     Shapes: q [B, Hq, Lq, D]; k, v [B, Hk, Lk, D], any float dtype. Errors: CU301 for a name without value."""
     scope = element_scope(q, k, captures)
@@ -103,6 +106,7 @@ def _values(
     visible = fill_rows(spec, scope, full)
     empty = ~visible.any(-1, keepdim=True)
     weight, weight_slope = _derivative(spec.weight, "x", scope, full, derivatives)
+    exponentials = _exponentials(spec.weight, scope, full) if derivatives else torch.zeros_like(weight)
     weight = torch.where(visible, weight, 0.0)
     acc = weight @ values
     out, gain = _derivative(spec.finalize, "acc", {**scope, "acc": acc}, tuple(acc.shape), derivatives)
@@ -124,6 +128,7 @@ def _values(
         sensitivity=sensitivity,
         slope=score_slope,
         approximation=approximation,
+        exponentials=torch.where(visible, exponentials, 0.0) * gain,
         gain=gain,
         empty=empty.squeeze(-1),
         lse_keys=torch.stack(read).any(0),
@@ -154,8 +159,8 @@ def key_head_of_each(kv_head: Expr, scope: Scope, heads: int) -> Tensor:
 
 
 def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
-    """Where the spec lets the shift be chosen, the largest score that a row reads, or what an exponential of finalize and
-    LSE is relative to if that is larger; 0 elsewhere."""
+    """Where the spec lets the shift be chosen, the largest score that a row reads, or what an exponential without a score is
+    relative to if that is larger; 0 elsewhere."""
     if not spec.shift:
         return torch.zeros_like(visible[..., :1], dtype=torch.float64)
     read = visible
@@ -163,10 +168,10 @@ def _row_shift(spec: AttentionSpec, scope: Scope, visible: Tensor) -> Tensor:
         read = read | at_elements(over, scope, torch.bool)
     top = _or_nothing(torch.where(read, scope["x"], -torch.inf), -torch.inf).amax(-1, keepdim=True)
     top = top.masked_fill(top == -torch.inf, 0.0)
-    used = [spec.finalize] if spec.lse is None else [spec.finalize, spec.lse]
-    rows = {r.name for r in spec.rows}
+    used = [spec.finalize, spec.weight, *(r.body for r in spec.rows), *([] if spec.lse is None else [spec.lse])]
+    varying = {"x", *(r.name for r in spec.rows)}
     for node in (node for expr in used for node in walk(expr)):
-        if isinstance(node, Call) and node.fn == "exp" and "m" in (names := free_names(node)) and not names & rows:
+        if isinstance(node, Call) and node.fn == "exp" and "m" in (names := free_names(node)) and not names & varying:
             top = top + at_elements(node.args[0], {**scope, "m": top}, torch.float64).clamp_min(0.0)
     return top
 
@@ -228,8 +233,23 @@ def _approximation(expr: Expr, approximated: Mapping[str, FunctionInfo], scope: 
         info = approximated.get(call.fn) if isinstance(call, Call) else None
         if info is None or not isinstance(call, Call):
             continue
-        value = at_elements(call, scope, torch.float64).expand(full)
-        outer = rewrite(expr, lambda node, call=call: Name("$call") if node == call else node)
-        _, slope = _derivative(outer, "$call", {**scope, "$call": value}, full)
+        value, slope = _by_call(expr, call, scope, full)
         total = total + slope * (info.abs_error + info.rel_error * value.abs())
     return total
+
+
+def _exponentials(weight: Expr, scope: Scope, full: tuple[int, ...]) -> Tensor:
+    """How much each exponential relative to m moves the weight, together, where there are several."""
+    calls = {x for x in walk(weight) if isinstance(x, Call) and x.fn == "exp" and "m" in free_names(x)}
+    total = torch.zeros(full, dtype=torch.float64)
+    for call in calls if len(calls) > 1 else ():
+        value, slope = _by_call(weight, call, scope, full)
+        total = total + slope * value
+    return total
+
+
+def _by_call(expr: Expr, call: Call, scope: Scope, full: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The values of a call in `expr`, and the magnitude of the derivative of `expr` by it."""
+    value = at_elements(call, scope, torch.float64).expand(full)
+    outer = rewrite(expr, lambda node: Name("$call") if node == call else node)
+    return value, _derivative(outer, "$call", {**scope, "$call": value}, full)[1]

@@ -6,7 +6,8 @@
 with u the unit roundoff of the half type (weights and output are rounded to it; accumulation is fp32 and covered), eta the
 half spacing of its subnormal numbers (below 6e-5, fp16 rounds by that much, however small the weight), w the
 effective weights, w' their derivative by the score, and ds the error of a score: what fp32 loses in the dot product and the
-exponent, plus what the approximations of the score code declare. zeta is what the oracle itself loses, in fp64, of a weight
+exponent, plus what the approximations of the score code declare. Of a weight that is a difference of exponentials, ds w' has
+besides what fp32 loses of each of these. zeta is what the oracle itself loses, in fp64, of a weight
 that is a small difference (1 + erf(x) of a very negative x)."""
 
 from __future__ import annotations
@@ -59,10 +60,15 @@ def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Te
     """The bound of every output element, [B, Hq, Lq, D]."""
     u, size = UNIT_ROUNDOFF[dtype], v_by_head.double().abs()
     rounding = 2 * u * (values.weights @ size + expected.abs())
-    moved = ds * values.sensitivity
+    moved = moved_weights(values, ds)
     eta = SUBNORMAL_ROUNDOFF[dtype]
     tiny = (eta + ORACLE_ROUNDOFF) * values.gain * (values.visible.double() @ size) + eta
     return rounding + tiny + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
+
+
+def moved_weights(values: SpecValues, ds: Tensor) -> Tensor:
+    """The error of each weight by that of its score, and by what fp32 loses of the exponentials that it is a difference of."""
+    return ds * values.sensitivity + FP32_STEPS * FP32_ROUNDOFF * values.exponentials
 
 
 def lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
@@ -89,7 +95,7 @@ def vagueness(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Tenso
     are within the accurate range of fp32. From `VAGUE` on, the bound would accept nearly anything."""
     size, out = v_by_head.double().abs().sum(-1, keepdim=True), expected.abs().sum(-1, keepdim=True)
     compared = ~filled_rows(values)[..., None]
-    changes = ds * values.sensitivity * compared
+    changes = moved_weights(values, ds) * compared
     moved = (changes @ size).sum() + (out * changes.sum(-1, keepdim=True)).sum()
     return float(moved / (((values.weights @ size + out) * compared).sum().clamp_min(1e-300)))
 

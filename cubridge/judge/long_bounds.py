@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor
 
-from cubridge.judge.bound import FP32_ROUNDOFF, FP32_STEPS, lse_bound
+from cubridge.judge.bound import FP32_ROUNDOFF, FP32_STEPS, lse_bound, moved_weights
 
 if TYPE_CHECKING:
     from cubridge.engine.dense import SpecValues
@@ -57,7 +57,7 @@ def in_fp32(expected: SpecValues, values: Tensor, s: Tensor, tiles: int) -> Boun
     ds = FP32_ROUNDOFF * steps
     size, out = values.abs(), expected.out.abs()
     rounding = FP32_ROUNDOFF * (_OF_A_WEIGHT + tiles) * (expected.weights @ size + out)
-    moved = 2.0 * ds * expected.sensitivity
+    moved = 2.0 * moved_weights(expected, ds)
     allowed = rounding + moved @ size + moved.sum(-1, keepdim=True) * out + _NOTHING * size.sum(0)
     vague = ((ds > _VAGUE) & expected.visible).any(-1, keepdim=True)
     allowed = allowed.masked_fill(vague, torch.inf)

@@ -75,3 +75,15 @@ def test_a_row_that_sees_no_key() -> None:
     assert values.lse is not None
     assert not values.out[:, :, 0].any()
     assert (values.lse[:, :, 0] == -torch.inf).all() and values.lse[:, :, 1:].isfinite().all()
+
+
+def test_constants_beside_exponentials_of_scores_far_below_0() -> None:
+    """m is no less than 0, else exp(-m) would be infinite."""
+    difference = parse_expr("exp(x - m) - exp(-m)")
+    rows = (RowReduction("l", "sum", parse_expr("True"), parse_expr("abs(exp(x - m) - exp(-m))")),)
+    spec = replace(softmax_spec("s - 4000", mask="True"), weight=difference, rows=rows)
+    values = spec_values(spec, *_inputs(), {})
+    assert values.lse is not None
+    assert torch.allclose(values.out, -_inputs()[2].double().mean(2, keepdim=True).expand(-1, -1, 6, -1))
+    assert torch.allclose(values.lse, torch.full((1, 2, 6), 6.0, dtype=torch.float64).log())
+    assert torch.allclose(values.exponentials.sum(-1), torch.ones(1, 2, 6, dtype=torch.float64))

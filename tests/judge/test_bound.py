@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from cubridge.engine.dense import SpecValues, spec_values
 from cubridge.ir.functions import FUNCTIONS
-from cubridge.ir.spec import Shape
+from cubridge.ir.nodes import BoolLit
+from cubridge.ir.parser import parse_expr
+from cubridge.ir.spec import RowReduction, Shape
 from cubridge.judge.bound import judge, output_bound, score_error
 from cubridge.judge.inputs import KINDS, make_inputs
 from tests.support.specs import softmax_spec
@@ -66,3 +70,21 @@ def test_nan_and_infinity_are_never_accepted(poison: float) -> None:
     got = _attention(*inputs, capped=False)
     got[0, 0, 0, 0] = poison
     assert not judge(got, values.out, bound).accepted
+
+
+def test_what_fp32_loses_of_a_difference_of_exponentials() -> None:
+    """Of scores near 0 more than of the scores themselves."""
+    q, k, v = make_inputs("random", SHAPE, torch.bfloat16, seed=1)
+    q = q * 2.0**-20
+    difference = parse_expr("exp(x - m) - exp(-m)")
+    total = RowReduction("l", "sum", BoolLit(True), parse_expr("abs(exp(x - m) - exp(-m))"))
+    spec = replace(softmax_spec(SCORES["plain"], mask="True"), weight=difference, rows=(total,), lse=None)
+    values = spec_values(spec, q, k, v, {})
+    k_by_head, v_by_head = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+    s = q.float() @ k_by_head.float().mT * 64**-0.5
+    m = s.amax(-1, keepdim=True).clamp_min(0.0)
+    p = torch.exp(s - m) - torch.exp(-m)
+    got = p / p.abs().sum(-1, keepdim=True) @ v_by_head.float()
+    for known in (values, replace(values, exponentials=torch.zeros_like(values.exponentials))):
+        bound = output_bound(known, values.out, v_by_head, score_error(known, q, k_by_head), "bf16")
+        assert judge(got, values.out, bound).accepted is (known is values)
