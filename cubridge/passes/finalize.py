@@ -14,7 +14,7 @@ from cubridge.ir.walk import free_names, map_children, rewrite, substitute
 from cubridge.passes.base import refusal
 from cubridge.passes.host_params import HostParams, without_unused_hosts
 from cubridge.passes.limits import is_zero_when_masked
-from cubridge.passes.normalizer import EXP, SHIFT, Division, Normalizer, degree, division, exponentials, relative
+from cubridge.passes.normalizer import EXP, SCORE, SHIFT, Division, Normalizer, degree, division, exponentials, relative
 from cubridge.passes.options import RowTerm
 from cubridge.passes.regions import assign, param, with_region
 from cubridge.passes.row_state import with_needed_row_state
@@ -53,10 +53,11 @@ class _Finalize:
         self.totals: dict[Expr, Expr] = {}
         self.facts = Facts.of(weights.kernel)
         self.top: Expr | None = None
+        self.is_beside_constants = normalizer.is_beside_constants(self.algebra)
 
     def write(self) -> tuple[Assign, ...]:
         used = tuple(e for e in (self.normalizer.finalize, self.normalizer.lse) if e is not None)
-        self._rebase([self._constant(a) for a in exponentials(used) if self._below_maximum(a) is None])
+        self._rebase([self._constant(a) for a in exponentials(used) if not self._is_of_maximum(a)])
         names = frozenset[str]().union(*(free_names(e) for e in used))
         rows = {r.name: self._row(r) for r in self.normalizer.rows if r.name in names}
         self._output(rows)
@@ -76,6 +77,20 @@ class _Finalize:
         of_rows = {"m", *(r.name for r in self.normalizer.rows)}
         if len(rest) != len(terms) - 1 or any(free_names(x) & of_rows for t in rest for x in t.over):
             raise refusal("CU514", "an exponential of m is relative to it: `exp(c - m)`", argument.span)
+        return self.params.lower(rebuilt(scaled(rest, LOG2E)))
+
+    def _is_of_maximum(self, argument: Expr) -> bool:
+        return self._below_maximum(argument) is not None or self._at_maximum(argument) is not None
+
+    def _at_maximum(self, argument: Expr) -> Expr | None:
+        """r * LOG2E of an exponential exp(r - m), where r is a maximum of the row, or 0 if that is more: it is about 1 or less,
+        for m begins at 0."""
+        maxima = [Name(r.name) for r in self.normalizer.rows if r.kind == "max" and r.body == SCORE]
+        terms = self.algebra.terms(argument)
+        rest = tuple(t for t in terms if t != Term(MINUS_ONE, (SHIFT,)))
+        tops = [Term(ONE, (top,)) for r in maxima for top in (r, Call("maximum", (r, _ZERO)))]
+        if not self.is_beside_constants or len(rest) != 1 or len(terms) != 2 or rest[0] not in tops:
+            return None
         return self.params.lower(rebuilt(scaled(rest, LOG2E)))
 
     def _below_maximum(self, argument: Expr) -> Expr | None:
@@ -125,6 +140,8 @@ class _Finalize:
             match node:
                 case Call("exp", (argument,)) if (below := self._below_maximum(argument)) is not None:
                     return Call("exp2", (Binary("+", top, below),))
+                case Call("exp", (argument,)) if (at := self._at_maximum(argument)) is not None:
+                    return Call("exp2", (Binary("-", at, top),))
                 case Call("exp", (argument,)) if "m" in free_names(argument):
                     constant = self._constant(argument)
                     return Call("exp2", (Unary("-", top) if constant == _ZERO else Binary("-", constant, top),))
@@ -221,16 +238,21 @@ class _Finalize:
         return value if self._is_right_when_empty(lse) else Call("where", (self._empty(), MINUS_INF, value))
 
     def _is_right_when_empty(self, lse: Expr) -> bool:
-        """Is its value that of a row that sees no key, where all sums are 0: as with a sink, beside which nothing is left of m."""
-        maxima = {r.name for r in self.normalizer.rows if r.kind != "sum"}
-        return self.keep is not None and not free_names(lse) & maxima
+        """Is its value that of a row that sees no key, where all sums are 0: as with a sink, beside which nothing is left of m;
+        and where m begins at 0."""
+        extrema = {r.name for r in self.normalizer.rows if r.kind != "sum"}
+        rest = rewrite(lse, lambda x: _ZERO if self._is_at_maximum(x) else x)
+        return (self.keep is not None or self.is_beside_constants) and not free_names(rest) & extrema
+
+    def _is_at_maximum(self, node: Node) -> bool:
+        return isinstance(node, Call) and node.fn == "exp" and self._at_maximum(node.args[0]) is not None
 
     def _known(self, node: Node) -> Node:
         return self.totals.get(node, node) if isinstance(node, Expr) else node
 
     def _empty(self) -> Expr:
         """Does the row see no key: no score has moved its maximum."""
-        return Binary("==", row(self.softmax.maximum), MINUS_INF)
+        return Binary("==", row(self.weights.seen), MINUS_INF)
 
 
 def _is_positive(total: Expr, facts: Facts) -> bool:

@@ -26,8 +26,9 @@ class RewriteNormalize(Pass):
     rewrite:   row_probs      -->   s = weight, and each row reduction adds its tile
                row_finalize   -->   o = finalize, lse
                row_state      -->   a value per row for each reduction, and what these need of the source's
-    requires:  weight over x (the score) and m (any number per row; weight and its sums then have degree 1 in exp(-m)); finalize
-               over acc, m and the rows. A score that is masked has weight 0. Without `lse` there is none, unless out = acc / l.
+    requires:  weight over x (the score) and m (any number per row; weight and its sums then have degree 1 in exp(-m), by exp(x - m)
+               and by constants times exp(-m), with which m begins at 0); finalize over acc, m and the rows. A score that is masked
+               has weight 0. Without `lse` there is none, unless out = acc / l.
     ensures:   a softmax gives the source kernel back.
     Errors:    CU505 to CU507 for names and types, CU512 for the kernel, CU514 for a normalizer that takes two sweeps; CU515."""
 

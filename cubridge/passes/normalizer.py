@@ -17,7 +17,8 @@ SHIFT: Final = Name("m")
 SCORE: Final = Name("x")
 ACC: Final = Name("acc")
 EXP: Final = Name("w")
-"""Stands for exp(x - m), once `relative` has found it."""
+UNIT: Final = Name("u")
+"""Stand for exp(x - m) and exp(-m), once `relative` has found them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,24 @@ class Normalizer:
     def is_shifted(self) -> bool:
         return any("m" in free_names(e) for e in (self.weight, *(r.body for r in self.rows)))
 
+    def is_beside_constants(self, algebra: Algebra) -> bool:
+        """Is a weight or a row sum relative to 0 too, so that m must not be less."""
+        sums = (r.body for r in self.rows if r.kind == "sum")
+        return self.is_shifted and any(UNIT.id in free_names(relative(e, algebra)) for e in (self.weight, *sums))
+
     def row(self, name: str) -> RowTerm | None:
         return next((r for r in self.rows if r.name == name), None)
 
 
 def relative(expr: Expr, algebra: Algebra) -> Expr:
-    """The expression with `w` for exp(x - m). Errors: CU514 if m occurs otherwise."""
+    """The expression with `w` for exp(x - m) and `u` for exp(-m). Errors: CU514 if m occurs otherwise."""
 
     def change(node: Node) -> Node:
         match node:
             case Call("exp", (argument,)) if "m" in free_names(argument):
                 rest = algebra.terms(argument)
+                if rest == (Term(MINUS_ONE, (SHIFT,)),):
+                    return UNIT
                 for term in (Term(ONE, (SCORE,)), Term(MINUS_ONE, (SHIFT,))):
                     rest = _without(rest, term, expr)
                 return EXP if not rest else Binary("*", EXP, Call("exp", (rebuilt(rest),)))
@@ -53,7 +61,7 @@ def relative(expr: Expr, algebra: Algebra) -> Expr:
     result = change(expr)
     assert isinstance(result, Expr)
     if "m" in free_names(result):
-        raise refusal("CU514", "`m` may stand in `exp(x - m)` alone", expr.span)
+        raise refusal("CU514", "`m` may stand in `exp(x - m)` and `exp(-m)` alone", expr.span)
     return result
 
 
@@ -65,8 +73,8 @@ def _without(terms: Terms, term: Term, whole: Expr) -> Terms:
 
 
 def degree(expr: Expr) -> int | None:
-    """How often `w` is a factor of `expr`: 0 if it does not read w, None if its terms differ."""
-    if EXP.id not in free_names(expr):
+    """How often `w` or `u` is a factor of `expr`: 0 if it reads neither, None if its terms differ."""
+    if not free_names(expr) & {EXP.id, UNIT.id}:
         return 0
     match expr:
         case Name():

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cubridge.ir.algebra.exprs import INF, MINUS_INF
-from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Global, Kernel, Partial, Row, TensorMap, Unary
+from cubridge.ir.nodes import Assign, Binary, Call, Expr, FloatLit, Global, Kernel, Name, Partial, Row, TensorMap, Unary
 from cubridge.ir.types import DType
 from cubridge.ir.walk import substitute
 from cubridge.passes.base import refusal
 from cubridge.passes.host_params import HostParams
 from cubridge.passes.limits import is_zero_when_masked
-from cubridge.passes.normalizer import EXP, Normalizer, degree, relative
+from cubridge.passes.normalizer import EXP, UNIT, Normalizer, degree, relative
 from cubridge.passes.options import RowTerm
 from cubridge.passes.regions import SCORE, assign, free_name, param, with_region
 from cubridge.passes.row_state import with_row_field
@@ -23,6 +23,7 @@ from cubridge.passes.softmax import Softmax, row, unit
 from cubridge.passes.terms import Algebra
 
 _ZERO: Final = FloatLit(0.0)
+_X: Final = Name("x")
 _MASKED_SCORE: Final = {"s": -math.inf, "w": 0.0}
 _MASKED_WEIGHT: Final = {"w": 0.0}
 """What the names of row_probs hold for a masked key, before s is overwritten and after."""
@@ -30,18 +31,20 @@ _MASKED_WEIGHT: Final = {"w": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """`kernel` computes the weights, divided by `factor`, and the row reductions; `fields`: the row field of each."""
+    """`kernel` computes the weights, divided by `factor`, and the row reductions; `fields`: the row field of each. `seen`: the
+    field that is -inf in rows that see no key."""
 
     kernel: Kernel
     fields: Mapping[str, str]
     factor: Scale
+    seen: str
 
 
 def with_weights(kernel: Kernel, softmax: Softmax, normalizer: Normalizer) -> Weights:
     """Errors: CU514 if weights or sums are not of one degree in exp(-m)."""
     writer = _Weights(kernel, softmax, normalizer)
     writer.write()
-    return Weights(writer.kernel, writer.fields, writer.factor)
+    return Weights(writer.kernel, writer.fields, writer.factor, writer.seen)
 
 
 class _Weights:
@@ -52,6 +55,7 @@ class _Weights:
         self.fields: dict[str, str] = {}
         self.body: list[Assign] = []
         self.factor = ONE
+        self.seen = softmax.maximum
 
     def write(self) -> None:
         shifted = self.normalizer.is_shifted
@@ -61,6 +65,8 @@ class _Weights:
         for term in self.normalizer.rows:
             if term.kind != "sum":
                 self._extremum(term)
+        if self.normalizer.is_beside_constants(Algebra(self.kernel)):
+            self._start_at_zero()
         if shifted:
             self._exponential(weight)
         else:
@@ -82,6 +88,24 @@ class _Weights:
             self.body.append(assign("w", Call("exp2", (power,))))
             self._in_order(weight, weight)
         self._finish()
+
+    def _start_at_zero(self) -> None:
+        """exp(-m) must not overflow: m begins at 0, and a maximum of its own says which rows see no key."""
+        start = row(self.softmax.maximum)
+        init = self.kernel.region("row_init").body
+        from_zero = (replace(x, value=_ZERO) if isinstance(x, Assign) and x.target == start else x for x in init)
+        self.kernel = with_region(self.kernel, "row_init", from_zero)
+        whole = (self.fields[r.name] for r in self.normalizer.rows if r == RowTerm(r.name, "max", _X))
+        self.seen = next(whole, None) or self._maximum_of_its_own()
+        self.body.append(assign(UNIT.id, Call("exp2", (Unary("-", row(self.softmax.exponent)),))))
+
+    def _maximum_of_its_own(self) -> str:
+        name = self._free("seen")
+        self.kernel = with_row_field(self.kernel, name, Row(DType.F32), MINUS_INF)
+        largest = Call("maximum", (row(name), Call("rowmax", (SCORE,))))
+        update = self.kernel.region("row_update").body
+        self.kernel = with_region(self.kernel, "row_update", (*update, assign(row(name), largest)))
+        return name
 
     def _elementwise(self, weight: Expr) -> None:
         """Weights of each score by itself: no maximum, and nothing to rescale."""

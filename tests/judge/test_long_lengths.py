@@ -25,7 +25,7 @@ from cubridge.judge import long_keys
 from cubridge.judge.attention import full_attention
 from cubridge.judge.long_lengths import long_fault, run_long_lengths
 from cubridge.passes.pipeline import parse_text
-from tests.judge.proof.targets import changed, spec
+from tests.judge.proof.targets import changed, spec, target
 from tests.judge.proof.wrong import WRONG, Wrong
 from tests.support.command import fails
 from tests.support.specs import softmax_spec
@@ -217,6 +217,13 @@ def test_further_faults(name: str) -> None:
     assert old in after
     wrong = parse(SourceFile("edited.cuir", (before + head + after.replace(old, new, 1)).encode()))
     assert long_fault(wrong, full_attention().spec) is not None
+
+
+def test_a_difference_of_exponentials() -> None:
+    """Near a score of 0 fp32 keeps few digits of it; a kernel that is off by more is found."""
+    case = "softpick of a maximum"
+    assert long_fault(target(case), spec(case)) is None
+    assert seen(Wrong(case, "u = exp2(-row.m_exponent)", "u = exp2(-row.m_exponent) * 1.0001", "weight"))
 
 
 def test_a_counter_of_tiles() -> None:

@@ -80,6 +80,13 @@ def normalised(
     )  # fmt: skip
 
 
+def _softpick(unit: str, mask: str = "True", **rows: str) -> AttentionSpec:
+    """With an epsilon in this unit."""
+    difference, total = "exp(x - m) - exp(-m)", f"(l + 1e-06 * {unit})"
+    sums = {"l": f"sum abs({difference})", **rows}
+    return normalised(f"maximum({difference}, 0.0)", sums, f"acc / {total}", f"m + log({total})", mask=mask)
+
+
 def _reduction(name: str, text: str, visible: Expr) -> RowReduction:
     """`sum exp(x - m)`, or `sum exp(x - m) over j < i`."""
     kind, _, rest = text.partition(" ")
@@ -197,6 +204,8 @@ CASES: Final[dict[str, Case]] = {
     "all keys below": Case(
         normalised("exp(x - m)", {"l": "sum exp(x - m) over j < Lk"}, "acc / l", mask="j <= i")
     ),
+    "softpick": Case(_softpick("exp(-m)", mask=CAUSAL)),
+    "softpick of a maximum": Case(_softpick("exp(maximum(r, 0.0) - m)", r="max x")),
     "scaled by largest": Case(normalised("maximum(x, 0)", {"top": "max x"}, "acc / (1 + maximum(top, 0))", mask="j <= i")),
     "scalar cap": Case(
         softmax(f"cap * tanh({SCALED} / cap)", "j < i + window", "cap f32; window i32"), lambda s: {"cap": 12.0, "window": 40}

@@ -144,6 +144,45 @@ def test_a_sink_is_added_after_the_lanes() -> None:
     ]
 
 
+PICK = "exp(x - m) - exp(-m)"
+
+
+@pytest.mark.parametrize(
+    ("total", "rows", "seen", "ends"),
+    [
+        ("l", "", "seen", ["l = add_lanes(row.l)"]),
+        (
+            "(l + 1e-6 * exp(maximum(r, 0) - m))",
+            "; r = max of x",
+            "r",
+            [
+                "l = add_lanes(row.l)",
+                "r = row.r",
+                "m_log2 = row.m * p.exponent_scale",
+                "total = l + exp2(maximum(r, 0.0) * LOG2E - m_log2) * 1e-06",
+            ],
+        ),
+    ],
+)
+def test_constants_beside_exponentials_let_the_maximum_begin_at_0(
+    total: str, rows: str, seen: str, ends: list[str]
+) -> None:
+    """Rows that see no key are told by another maximum."""
+    kernel = run(f'weight="maximum({PICK}, 0)",finalize="acc / {total}",rows="l = sum of abs({PICK}){rows}"')
+    assert region(kernel, "row_init") == ["row.m = 0.0", "row.l = 0.0", f"row.{seen} = -inf"]
+    assert region(kernel, "row_update")[-1].startswith(f"row.{seen} = maximum(row.{seen}, rowmax(")
+    assert region(kernel, "row_probs") == [
+        "u = exp2(-row.m_exponent)",
+        "w = exp2(s * p.exponent_scale - row.m_exponent)",
+        "row.l = row.l * row.o_scale + partial_rowsum(where(s == -inf, 0.0, abs(w - u)))",
+        "s = where(s == -inf, 0.0, maximum(w - u, 0.0))",
+    ]
+    last = ends[-1].split(" ")[0]
+    assert region(kernel, "row_finalize") == [
+        *ends, f"inv = where(row.{seen} == -inf, 0.0, 1.0 / {last})", "lse = nan", "o = o * inv",
+    ]  # fmt: skip
+
+
 def test_a_second_sum_follows_the_maximum_as_often_as_it_must() -> None:
     rows = "l = sum of exp(x - m); q = sum of exp(x - m) ** 2; n = sum of 1"
     kernel = run(f'weight="exp(x - m)",finalize="acc / (q / l) / n",rows="{rows}"')
@@ -178,6 +217,8 @@ def test_an_extremum_stands_beside_the_maximum() -> None:
         (SOFTMAX.replace('weight="exp(x - m)"', 'weight="exp(2 * (x - m))"'), "CU514"),
         (SOFTMAX.replace('weight="exp(x - m)"', 'weight="exp(x - m) + 1"'), "CU514"),
         (SOFTMAX.replace('weight="exp(x - m)"', 'weight="x - m"'), "CU514"),
+        (SOFTMAX.replace('weight="exp(x - m)"', 'weight="exp(x - m) * exp(-m)"'), "CU514"),
+        (SOFTMAX.replace('weight="exp(x - m)"', 'weight="exp(x - m) - exp(-2 * m)"'), "CU514"),
         (SOFTMAX.replace("sum of exp(x - m)", "sum of exp(x - m) + 1"), "CU514"),
         (SOFTMAX.replace("acc / l", "acc / exp(2 * m)"), "CU514"),
         ('weight="exp(x - m)",finalize="acc / exp(r - m)",rows="r = max of x"', "CU514"),

@@ -20,7 +20,7 @@ HALF_ULP: Final = 2.0**-8
 LAUNCH: Final = {"GROUP_HEADS": 2, "SM_COUNT": 2}
 RUNS: Final = [
     *(("sm80", n) for n in CASES),
-    *(("sm90a", n) for n in ("global window", "share question", "sink lse", "comb")),
+    *(("sm90a", n) for n in ("global window", "share question", "sink lse", "comb", "softpick of a maximum")),
 ]
 
 
