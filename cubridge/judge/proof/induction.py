@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Final
 
-from cubridge.ir.nodes import Call, Expr, Name
-from cubridge.ir.walk import free_names, map_children
+from cubridge.ir.nodes import Binary, Call, Expr, Name, Node, Unary
+from cubridge.ir.walk import free_names, map_children, walk
 from cubridge.judge.proof import smt
 from cubridge.judge.proof.cases import Cases
 from cubridge.judge.proof.evaluator import NAN, ONE_VALUE, ZERO_VALUE, Evaluator, Infinite, Value
@@ -19,12 +20,15 @@ from cubridge.judge.proof.formulas import LINEAR_EFFORT, Formulas, Ratio, linear
 from cubridge.judge.proof.integers import Integers
 from cubridge.judge.proof.read import ReadSpec, RowField, new, old
 from cubridge.judge.proof.smt import Claim, Number
-from cubridge.judge.proof.sums import Product, Sum, number
+from cubridge.judge.proof.sums import ZERO, Product, Sum, number
 from cubridge.judge.proof.unproved import Unproved
 
 HIDDEN: Final = Infinite(-1)
 _FARTHEST: Final = 44
 """How far, as a power of e, the largest weight of a row may be from 1: within 2^64, which fp32 sums hold."""
+_TOP_BEFORE: Final = "top before"
+_ORDERS: Final = (("largest",), ("largest", _TOP_BEFORE), (_TOP_BEFORE, "largest"))
+"""The largest score of the first tile; of a later one, and the largest before it."""
 Names = Mapping[str, Value]
 
 
@@ -46,10 +50,9 @@ class _Induction:
             self._in_every_case(lambda seen=seen: self._further_keys(seen))
         self._in_every_case(self._hidden_keys)
         bodies = (self.read.weight, *(r.body for r in self.read.of_kind("sum") if r.body is not None))
-        for body in dict.fromkeys(bodies):
-            if free_names(body) & {new(r.name).id for r in self._references()}:
-                for first in (True, False):
-                    self._in_every_case(lambda body=body, first=first: self._near(body, first))
+        for parts in dict.fromkeys(self._relative_parts(b) for b in bodies):
+            for top, *others in _ORDERS if parts else ():
+                self._in_every_case(lambda parts=parts, top=top, others=others: self._near(parts, top, (*others,)))
 
     def _in_every_case(self, step: Callable[[], None]) -> None:
         for _ in self.formulas.cases.runs(lambda: self._unless_impossible(step)):
@@ -203,32 +206,45 @@ class _Induction:
 
     # ---- how far the reference is from the largest score ----
 
-    def _near(self, body: Expr, first: bool) -> None:
-        """The largest weight of a row stays near 1, so that neither it nor the sums leave what fp32 holds."""
-        before = self._before(seen=not first)
-        top = self.formulas.symbol("top")
-        scores = [self.formulas.symbol("largest"), *([] if first else [self.formulas.symbol("top before")])]
+    def _near(self, parts: tuple[Expr, ...], top: str, others: tuple[str, ...]) -> None:
+        """The largest weight of a row stays near 1, so that neither it nor the sums leave what fp32 holds. `top`: which score is
+        the largest, that of the tile or, if there is one, that before."""
+        before = self._before(seen=_TOP_BEFORE in (top, *others))
+        scores = {name: self.formulas.symbol(name) for name in (top, *others)}
         moved = {new(r.name).id: self._stepped(r, before, seen=True) for r in self._references()}
-        goal = self._exponent(body, {**moved, "x": top})
-        if goal is None:
+        goals = self._exponents(parts, {**moved, "x": scores[top]})
+        if not goals:
             return
-        facts: list[tuple[Sum, int]] = []
-        if not first:
+        known: tuple[Sum, ...] = ()
+        if _TOP_BEFORE in scores:
             previous = {new(r.name).id: before[old(r.name).id] for r in self._references()}
-            facts += _bounds(self._exponent(body, {**previous, "x": scores[1]}))
-        facts += self.formulas.sign_facts()
-        if not _is_near(goal, facts, self.formulas, top, scores):
+            known = self._exponents(parts, {**previous, "x": scores[_TOP_BEFORE]})
+        below = [(scores[top] - scores[other]).top for other in others]
+        if not _is_near(goals, known, below, self.formulas):
             raise Unproved("weights may overflow or vanish: the reference of a row may be far from its largest score")
 
-    def _exponent(self, body: Expr, names: Names) -> Sum | None:
-        """The power of e that a weight is; None of a weight of 0."""
-        value = self._value(body, names)
+    def _relative_parts(self, body: Expr) -> tuple[Expr, ...]:
+        """What of a weight is relative to the references: the exponentials that it is a sum of, or the whole of it."""
+        references = {new(r.name).id for r in self._references()}
+        if not free_names(body) & references:
+            return ()
+        calls = [x for x in walk(body) if _is_exponential(x) and free_names(x) & references]
+        each = tuple(sorted((x for x in dict.fromkeys(calls) if isinstance(x, Call)), key=repr))
+        return each if len(each) > 1 and _adds(body, each) else (body,)
+
+    def _exponents(self, parts: tuple[Expr, ...], names: Names) -> tuple[Sum, ...]:
+        """The powers of e that they are; none of a weight of 0."""
+        return tuple(dict.fromkeys(e for part in parts for e in self._exponents_of(part, names)))
+
+    def _exponents_of(self, part: Expr, names: Names) -> tuple[Sum, ...]:
+        value = self._value(part, names)
         if value == ZERO_VALUE:
-            return None
-        exponents = {p.exponent for p in value.top.terms} if isinstance(value, Ratio) else set[Sum | None]()
-        if len(exponents) != 1 or None in exponents:
+            return ()
+        exponents = dict.fromkeys(p.exponent for p in value.top.terms) if isinstance(value, Ratio) else {}
+        may_be_1 = any(_is_exponential(x) for x in walk(part))
+        if not exponents or not (may_be_1 or all(exponents)):
             raise Unproved("a weight is relative to the reference and no exponential")
-        return exponents.pop()
+        return tuple(e or ZERO for e in exponents)
 
     # ---- claims ----
 
@@ -241,8 +257,26 @@ class _Induction:
             raise Unproved(message)
 
 
-def _bounds(exponent: Sum | None) -> list[tuple[Sum, int]]:
-    return [] if exponent is None else [(exponent + number(_FARTHEST), 1), (number(_FARTHEST) - exponent, 1)]
+def _is_exponential(node: Node) -> bool:
+    return isinstance(node, Call) and node.fn in ("exp", "exp2")
+
+
+def _adds(body: Expr, parts: tuple[Expr, ...]) -> bool:
+    """Is no part multiplied by an exponential, or inside of a function that may be larger than it."""
+    if body in parts or not any(x in parts for x in walk(body)):
+        return True
+    match body:
+        case Unary("-", operand) | Call("abs", (operand,)):
+            return _adds(operand, parts)
+        case Binary("+" | "-", left, right) | Call("maximum" | "minimum" | "where", (*_, left, right)):
+            return _adds(left, parts) and _adds(right, parts)
+        case Binary("*", left, right):
+            with_some = [x for x in (left, right) if any(map(_is_exponential, walk(x)))]
+            return len(with_some) == 1 and _adds(with_some[0], parts)
+        case Binary("/", left, right):
+            return not any(map(_is_exponential, walk(right))) and _adds(left, parts)
+        case _:
+            return False
 
 
 def _named_sums(step: Expr) -> Expr:
@@ -264,41 +298,59 @@ def _reads(value: Ratio, name: str) -> bool:
     return any(a.name == name for a in value.atoms())
 
 
-def _is_near(goal: Sum, facts: list[tuple[Sum, int]], formulas: Formulas, top: Ratio, scores: list[Ratio]) -> bool:
-    """Is the exponent `goal` within bounds, where `top` is the largest of `scores`."""
+def _is_near(goals: tuple[Sum, ...], known: tuple[Sum, ...], below: list[Sum], formulas: Formulas) -> bool:
+    """Are the exponents `goals` within bounds, as `known` were: none too large, and one not too small. `below`: what is no less
+    than 0."""
     unknowns: dict[Product, Number] = {}
-    below = [(top - s).top for s in scores]
+    far = number(_FARTHEST)
+    signs = [(part, sign) for fact, sign in formulas.sign_facts() for part in (fact, *_of_exponents(fact))]
+    multipliers = _multipliers(goals, [*(fact for fact, _ in signs), *below, *known], formulas)
 
     def relations(fact: Sum, op: str) -> list[Claim]:
-        """The fact, and its multiples that speak of products of the goal."""
-        multiples = [fact, *(fact * m for m in _multipliers(goal, fact, formulas))]
-        return [smt.compared(op, linear(m, unknowns), smt.fraction(0)) for m in multiples]
+        """The fact, and its multiples that speak of products of the goals."""
+        return [
+            smt.compared(op, linear(m, unknowns), smt.fraction(0)) for m in (fact, *(fact * m for m in multipliers))
+        ]
 
-    known = [r for fact, sign in facts for r in relations(fact, {1: ">", -1: "<", 0: "=="}[sign])]
-    known += [r for distance in below for r in relations(distance, ">=")]
-    known.append(smt.any_of(*(smt.all_of(*relations(distance, "==")) for distance in below)))
-    claim = smt.between(smt.fraction(-_FARTHEST), linear(goal, unknowns), smt.fraction(_FARTHEST + 1))
-    known += _known_numbers(unknowns)
-    return smt.ask(claim, known, LINEAR_EFFORT, {})[0] is smt.Answer.ALWAYS
+    facts = [r for fact, sign in signs for r in relations(fact, {1: ">", -1: "<", 0: "=="}[sign])]
+    facts += [r for exponent in known for r in relations(far - exponent, ">")]
+    if known:
+        facts.append(smt.any_of(*(smt.all_of(*relations(exponent + far, ">")) for exponent in known)))
+    facts += [r for distance in below for r in relations(distance, ">=")]
+    sizes = [linear(goal, unknowns) for goal in goals]
+    none_too_large = smt.all_of(*(smt.compared("<=", size, smt.fraction(_FARTHEST)) for size in sizes))
+    one_large_enough = smt.any_of(*(smt.compared(">=", size, smt.fraction(-_FARTHEST)) for size in sizes))
+    facts += _known_numbers(unknowns)
+    return smt.ask(smt.all_of(none_too_large, one_large_enough), facts, LINEAR_EFFORT, {})[0] is smt.Answer.ALWAYS
 
 
-def _multipliers(goal: Sum, fact: Sum, formulas: Formulas) -> list[Sum]:
-    """Positive factors that turn a product of the fact into one of the goal."""
+def _of_exponents(fact: Sum) -> tuple[Sum, ...]:
+    """a - b, whose sign is that of c exp(a) - c exp(b)."""
+    match [*fact.terms.items()]:
+        case [(p, c), (q, d)] if not (p.powers or q.powers) and c == -d:
+            difference = (p.exponent or ZERO) - (q.exponent or ZERO)
+            return (difference if c > 0 else -difference,)
+        case _:
+            return ()
+
+
+def _multipliers(goals: tuple[Sum, ...], facts: list[Sum], formulas: Formulas) -> list[Sum]:
+    """Positive factors that turn a product of a fact into one of a goal."""
     found: dict[Sum, None] = {}
-    for wanted in goal.terms:
-        for product in fact.terms:
-            factor = Sum({wanted.times(product.inverse()): number(1).terms[Product()]})
-            if formulas.sign_of(factor) == 1:
-                found[factor] = None
+    wanted, given = ({p: None for value in values for p in value.terms} for values in (goals, facts))
+    for goal, fact in product(wanted, given):
+        factor = Sum({goal.times(fact.inverse()): Fraction(1)})
+        if formulas.sign_of(factor) == 1:
+            found[factor] = None
     return [*found]
 
 
 def _known_numbers(unknowns: Mapping[Product, Number]) -> list[Claim]:
     """Bounds of products that are numbers: powers of log(2)."""
     found: list[Claim] = []
-    for product, unknown in unknowns.items():
-        match [*product.powers]:
-            case [(atom, power)] if atom.name == "LN2" and product.exponent is None:
+    for known, unknown in unknowns.items():
+        match [*known.powers]:
+            case [(atom, power)] if atom.name == "LN2" and known.exponent is None:
                 value = 0.6931471805599453 ** float(power)
                 low, high = Fraction(value * 0.999), Fraction(value * 1.001)
                 found.append(smt.between(smt.fraction(low), unknown, smt.fraction(high)))

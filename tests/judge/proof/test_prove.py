@@ -15,7 +15,7 @@ from tests.passes.specs import CASES
 from tests.support.specs import softmax_spec
 from tests.support.variants import VARIANTS
 
-QUICK = ("global window", "alibi softcap documents", "scaled by largest", "bool keys")
+QUICK = ("global window", "alibi softcap documents", "scaled by largest", "bool keys", "softpick of a maximum")
 
 
 def unproved(parts: tuple[Part, ...]) -> list[Part]:

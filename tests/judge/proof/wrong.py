@@ -84,6 +84,10 @@ ROWS: Final = (
     Wrong("prefix", "o = o * row.o_scale", "o = minimum(o * row.o_scale, 100.0)", "rows"),
     Wrong("clamped", "row.l = row.l + partial_rowsum(s)", "row.l = row.l + partial_rowsum(minimum(s, 9.0))", "rows"),
     Wrong("scaled by largest", "maximum(row.top, ", "maximum(row.top * 0.999, ", "rows"),
+    Wrong("softpick", "u = exp2(-row.m_exponent)", "u = exp2(-minimum(row.m_exponent, 100.0))", "weight", points=False),
+    Wrong("softpick", "row.m = 0.0", "row.m = -1000.0", "rows"),
+    Wrong("softpick", "row.l * row.o_scale", "row.l", "rows"),
+    Wrong("softpick", "abs(w - u)", "maximum(w - u, 0.0)", "rows"),
 )  # fmt: skip
 
 ENDS: Final = (
@@ -95,6 +99,8 @@ ENDS: Final = (
     Wrong("prefix", "lse = where(l == 0.0, -inf", "lse = where(l == 0.0, 0.0", "LSE"),
     Wrong("sink", "p.z[tile.h]", "p.z[minimum(tile.h, 100)]", "finalize"),
     Wrong("off by one", "total = l + exp2(-top)", "total = l + exp2(-minimum(top, 100.0))", "finalize", points=False),
+    Wrong("softpick", "exp2(-top) * 1e-06", "exp2(-top) * 2e-06", "finalize"),
+    Wrong("softpick of a maximum", "maximum(r, 0.0)", "r", "finalize", points=False),
     Wrong("relu squared", "f32(i + 1)", "f32(minimum(i + 1, 50000))", "finalize"),
     Wrong("alibi", "slope=Captured(f32, Hq)", "slope=Captured(f32, minimum(Hq, 200))", "captures"),
     Wrong("prefix per batch", "prefix=Captured(i32, B)", "prefix=Captured(i32, Hk)", "captures"),
