@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 
 import pytest
 import torch
@@ -52,6 +53,15 @@ def without_number(q, k, v, used):
     return s.softmax(-1).nan_to_num(0.0).to(v.dtype) @ repeated(v, q), lse
 
 
+def picked(q, k, v, used):
+    """An epsilon in the unit of a maximum that begins at 0."""
+    s = masked(q, k, used)
+    top = s.amax(-1, keepdim=True).clamp_min(0.0)
+    above = torch.exp(s - top) - torch.exp(-top)
+    total = torch.where(s.isfinite(), above.abs(), 0.0).sum(-1, keepdim=True) + 1e-6
+    return (torch.relu(above) / total).to(v.dtype) @ repeated(v, q), (total.log() + top)[..., 0]
+
+
 def filled(q, k, v, used):
     s = masked(q, k, used).clamp_min(-1e9)
     return s.softmax(-1).to(v.dtype) @ repeated(v, q), s.logsumexp(-1)
@@ -60,6 +70,7 @@ def filled(q, k, v, used):
 EXPECTED = {
     joined_by_a_sink: (0.5, ()),
     off_by_one: (0.0, ()),
+    picked: (log(1e-6), ()),
     plain: (-torch.inf, ()),
     without_number: (-torch.inf, ("LSE is NaN there",)),
 }  # fmt: skip

@@ -60,12 +60,22 @@ def longer_mask(q, k, v, mask):
     return attend(scores(q, k) + mask[..., : k.shape[2]], q, v)
 
 
+def softpick(q, k, v):
+    """As it is published: its epsilon is relative to the largest score, whatever its sign."""
+    s = scores(q, k)
+    top = s.amax(-1, keepdim=True)
+    above = torch.exp(s - top) - torch.exp(-top)
+    sizes = torch.where(s.isfinite(), above.abs(), 0)
+    return (torch.relu(above) / (sizes.sum(-1, keepdim=True) + 1e-8)).to(v.dtype) @ repeated(v, q)
+
+
 REFERENCES = {
     bloom: lambda s, d: {"alibi": torch.linspace(0.1, 0.3, s.B * s.Hq)[:, None, None] * torch.arange(s.Lk)},
     joined: lambda s, d: {"text": (torch.arange(s.Lk // 4) % 3 > 0).expand(s.B, -1).long()},
     padded: lambda s, d: {"bias": torch.linspace(0.0, 3.0, s.Lk - 1)},
     tree: lambda s, d: {"tree": torch.ones(16, 16).tril() > 0},
     gated: None,
+    softpick: None,
     longer_mask: lambda s, d: {"mask": torch.linspace(0, 3, s.Lq * (s.Lk + 19)).view(s.Lq, -1).expand(s.B, 1, -1, -1)},
 }
 

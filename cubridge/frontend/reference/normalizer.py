@@ -14,16 +14,15 @@ from fractions import Fraction
 from typing import Final, TypeGuard
 
 from cubridge.frontend.reference.algebra.numbers import number, split_product
-from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, neg, power, reciprocal
+from cubridge.frontend.reference.algebra.reals import add, exp, log, mul, power, reciprocal
 from cubridge.frontend.reference.algebra.reduce import replace
 from cubridge.frontend.reference.algebra.selection import under
 from cubridge.frontend.reference.algebra.terms import Const, Sort, Term, is_op, op_args, sizes_only, symbol, walk
 from cubridge.frontend.reference.attention import ACC, Attention, Row, S, place_of
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.scaling import Scaling
 from cubridge.frontend.reference.score_choice import SCORE, Score, choose_score
+from cubridge.frontend.reference.shifted import SHIFT, shifted_by_m
 
-SHIFT: Final = "m"
 _S: Final = "$" + S
 
 
@@ -47,26 +46,16 @@ def normalize(found: Attention) -> Normalizer:
     weight, rows = _in_score(found.weight, score), tuple(_row_in_score(r, score) for r in found.rows)
     weight, found = _without_sizes(weight, found)
     _check_fills(found.mask, rows)
-    rate = _shift_rate(weight)
-    if not rate:
+    shifted = shifted_by_m(weight, rows)
+    if shifted is None:
         rows, finalize, lse = _used(rows, found.finalize, found.lse)
         return Normalizer(score.term, found.mask, weight, rows, finalize, lse, False)
-    x, m = symbol(SCORE), symbol(SHIFT)
-    shifted: dict[Term, Term] = {x: add(x, neg(m))}
-    probe = Scaling(x)
-    grown: dict[Term, Term] = {symbol(ACC): mul(exp(mul(number(rate), m)), symbol(ACC))}
-    new_rows: list[Row] = []
-    for row in rows:
-        row_rate = probe.factor(row.body) if row.kind == "sum" else None
-        if row_rate:
-            grown[symbol(row.name)] = mul(exp(mul(number(row_rate), m)), symbol(row.name))
-            row = Row(row.name, row.kind, row.over, replace(row.body, shifted), row.span)
-        new_rows.append(row)
-    like_shift = frozenset((m, *(symbol(r.name) for r in new_rows if r.kind == "max" and r.body is x)))
-    finalize = _stabilised(replace(found.finalize, grown), like_shift)
-    lse = _default_lse(finalize) if found.lse is None else _stabilised(replace(found.lse, grown), like_shift)
-    kept, finalize, lse = _used(tuple(new_rows), finalize, lse)
-    return Normalizer(score.term, found.mask, replace(weight, shifted), kept, finalize, lse, True)
+    m = symbol(SHIFT)
+    like_shift = frozenset((m, *(symbol(r.name) for r in rows if r.kind == "max" and r.body is symbol(SCORE))))
+    finalize = _stabilised(shifted.grown(found.finalize), like_shift)
+    lse = _default_lse(finalize) if found.lse is None else _stabilised(shifted.grown(found.lse), like_shift)
+    kept, finalize, lse = _used(shifted.rows, finalize, lse)
+    return Normalizer(score.term, found.mask, shifted.weight, kept, finalize, lse, True)
 
 
 def _check_single_pass(found: Attention) -> None:
@@ -159,11 +148,6 @@ def _without_sizes(weight: Term, found: Attention) -> tuple[Term, Attention]:
 
 
 # ---- the shift -------------------------------------------------------------------------------------------------------
-
-
-def _shift_rate(weight: Term) -> Fraction | None:
-    """c with weight(x + t) = exp(c t) weight(x)."""
-    return Scaling(symbol(SCORE)).factor(weight)
 
 
 def _stabilised(term: Term, like_shift: frozenset[Term]) -> Term:

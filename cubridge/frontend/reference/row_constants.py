@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cubridge.frontend.reference.algebra.numbers import split_product
+from cubridge.frontend.reference.algebra.numbers import number, split_product
 from cubridge.frontend.reference.algebra.predicates import TRUE, implies
-from cubridge.frontend.reference.algebra.reduce import replace, substitute
+from cubridge.frontend.reference.algebra.reals import exp, mul
+from cubridge.frontend.reference.algebra.reduce import reduce, replace, substitute
 from cubridge.frontend.reference.algebra.terms import Apply, Reduce, Symbol, Term, const, symbol, walk
 from cubridge.frontend.reference.attention import QK, Axes
 from cubridge.frontend.reference.scaling import Scaling
@@ -22,7 +23,8 @@ def with_visible_keys(term: Term, mask: Term, axes: Axes) -> Term:
 
 
 def without_row_shifts(out: Term, lse: Term | None) -> tuple[Term, Term | None]:
-    """Sets to 0 each row constant inside an exponential that provably does not change the results."""
+    """Sets to 0 each row constant inside an exponential that provably does not change the results, and takes out of sums what
+    changes them by a factor."""
     probe = symbol("t")
     refused: set[Term] = set()
     while True:
@@ -39,6 +41,21 @@ def without_row_shifts(out: Term, lse: Term | None) -> tuple[Term, Term | None]:
             refused.clear()  # what is left of a nest of shifts may now be shown
         else:
             refused.add(candidate)
+            out, lse = _taken_out(out, candidate), None if lse is None else _taken_out(lse, candidate)
+
+
+def _taken_out(term: Term, constant: Term) -> Term:
+    """With each sum over keys that answers to the constant by a factor as that factor times the sum without it."""
+    probe = symbol("t")
+    scaling = Scaling(probe)
+    known: dict[Term, Term] = {}
+    for part in walk(term):
+        if isinstance(part, Reduce) and part.kind == "sum":
+            factor = scaling.factor(replace(part.body, {constant: probe}))
+            if factor:
+                without = reduce(part.kind, part.index, replace(part.body, {constant: const(0.0)}))
+                known[part] = mul(exp(mul(number(factor), constant)), without)
+    return replace(term, known) if known else term
 
 
 def _shift_candidates(*terms: Term | None) -> list[Term]:

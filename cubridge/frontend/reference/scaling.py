@@ -61,6 +61,8 @@ class Scaling:
                 return self._common([self.factor(a) for a in term.args if not _is_zero(a)])
             case Reduce():
                 return self.factor(term.body)
+            case Apply(op="abs"):
+                return self.factor(term.args[0])
             case Apply():
                 return ZERO if all(self.invariant(a) for a in term.args) else None
             case _:

@@ -45,7 +45,8 @@ def sink(logit: str) -> Normalizer:
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """`captures` as `name[extents] kind dtype`; `warns`: parts of the warnings, in order, and no other may be given. `since`: the
-    torch that can run it on symbolic sizes; an earlier one fails, and the reference is refused."""
+    torch that can run it on symbolic sizes; an earlier one fails, and the reference is refused. `no_gradient`: with which code its
+    gradient is refused."""
 
     function: Function
     extra: ExtraInputs | None = None
@@ -58,6 +59,7 @@ class Accepted:
     requires: tuple[str, ...] = ()
     warns: tuple[str, ...] = ()
     since: str = ""
+    no_gradient: str = ""
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.frontend.reference.references.helpers import plain_scores, repeated
-from tests.frontend.reference.table import CAUSAL, RELU, SIGMOID, SOFTMAX, Normalizer, accepts, sink
+from tests.frontend.reference.table import BOTTOM_RIGHT, CAUSAL, RELU, SIGMOID, SOFTMAX, Normalizer, accepts, sink
 
 
 @accepts(mask=CAUSAL)
@@ -196,3 +196,42 @@ MASK_AFTER = Normalizer("exp(x - m)", ("R1 = sum exp(x - m) over True",), "acc /
 def mask_after_softmax(q, k, v):
     p = plain_scores(q, k).softmax(-1)
     return p.masked_fill(torch.ones(q.shape[2], k.shape[2]).triu(1) != 0, 0.0) @ repeated(v, q)
+
+
+_DIFFERENCE = "exp(x - m) - exp(-m)"
+
+
+def softpick(top: str, *rows: str) -> Normalizer:
+    """`top`: the epsilon in the unit of the sums."""
+    rows = (*rows, f"R{len(rows) + 1} = sum abs({_DIFFERENCE})")
+    total = f"R{len(rows)} + {top}"
+    return Normalizer(f"maximum({_DIFFERENCE}, 0)", rows, f"acc / ({total})", f"m + log({total})", True)
+
+
+@accepts(
+    normalizer=softpick("1e-08 * exp(R1 - m)", "R1 = max x"),
+    mask=BOTTOM_RIGHT,
+    warns=("sees no key",),
+    no_gradient="CU531",
+)
+def softpick_published(q, k, v):
+    keep = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+    x = plain_scores(q, k).masked_fill(~keep, -torch.inf)
+    top = torch.max(x, dim=-1, keepdim=True).values
+    above = torch.exp(x - top) - torch.exp(-top)
+    sizes = torch.where(x.isfinite(), torch.abs(above), 0)
+    return F.relu(above) / (torch.sum(sizes, dim=-1, keepdim=True) + 1e-8) @ repeated(v, q)
+
+
+@accepts(normalizer=softpick("1e-06 * exp(maximum(R1, 0) - m)", "R1 = max x"), no_gradient="CU531")
+def softpick_of_a_clamped_maximum(q, k, v):
+    x = plain_scores(q, k)
+    top = x.amax(-1, keepdim=True).clamp(min=0)
+    above = torch.exp(x - top) - torch.exp(-top)
+    return torch.relu(above) / (above.abs().sum(-1, keepdim=True) + 1e-6) @ repeated(v, q)
+
+
+@accepts(normalizer=softpick("1e-06 * exp(-m)"))
+def softpick_by_expm1(q, k, v):
+    above = torch.expm1(plain_scores(q, k))
+    return torch.relu(above) / (above.abs().sum(-1, keepdim=True) + 1e-6) @ repeated(v, q)
