@@ -33,7 +33,8 @@ class SpecValues:
     `weights`: |d out / d V|, and out = weights @ V where finalize is linear, as it nearly always is.
     `sensitivity`: |d weight / d score| in the same unit. `slope` [B, Hq, Lq, Lk]: |d score / d s|. `approximation` [B, Hq, Lq, Lk]:
     what the approximated functions of the score may change it by. `exponentials` [B, Hq, Lq, Lk]: the sizes of the exponentials
-    that a weight is a difference of, in the unit of `weights`; 0 where it is one exponential alone.
+    that a weight is a difference of, in the unit of `weights`; 0 where it is one exponential alone. `out_exponentials`
+    [B, Hq, Lq, D] and `lse_exponentials` [B, Hq, Lq]: those of row sums, in the unit of output and LSE.
     `gain` [B, Hq, Lq, 1]: |d out / d (sum of weight V)|. `empty` [B, Hq, Lq]: rows that see no key; out is 0 there.
     `lse_keys` [B, Hq, Lq, Lk]: keys that the sums of lse range over; where these have none, lse is what its formula gives of
     sums that are 0, and -inf where that is no number."""
@@ -47,6 +48,8 @@ class SpecValues:
     slope: Tensor
     approximation: Tensor
     exponentials: Tensor
+    out_exponentials: Tensor
+    lse_exponentials: Tensor
     gain: Tensor
     empty: Tensor
     lse_keys: Tensor
@@ -129,6 +132,8 @@ def _values(
         slope=score_slope,
         approximation=approximation,
         exponentials=torch.where(visible, exponentials, 0.0) * gain,
+        out_exponentials=_of_sums(spec.finalize, spec, {**scope, "acc": acc}, full, acc.shape[-1], derivatives),
+        lse_exponentials=_of_sums(spec.lse, spec, scope, full, 1, derivatives).squeeze(-1),
         gain=gain,
         empty=empty.squeeze(-1),
         lse_keys=torch.stack(read).any(0),
@@ -245,6 +250,22 @@ def _exponentials(weight: Expr, scope: Scope, full: tuple[int, ...]) -> Tensor:
     for call in calls if len(calls) > 1 else ():
         value, slope = _by_call(weight, call, scope, full)
         total = total + slope * value
+    return total
+
+
+def _of_sums(
+    expr: Expr | None, spec: AttentionSpec, scope: Scope, full: tuple[int, int, int, int], width: int, wanted: bool
+) -> Tensor:
+    """How much the exponentials of row sums move `expr`, together, where these are differences of several. [B, Hq, Lq, width]"""
+    shape = (*full[:3], width)
+    total = torch.zeros(shape, dtype=torch.float64)
+    for row in spec.rows if wanted and expr is not None else ():
+        if row.kind == "sum" and expr is not None and row.name in free_names(expr):
+            over = at_elements(row.over, scope, torch.bool).expand(full) & (scope["x"] != -torch.inf)
+            sizes = torch.where(over, _exponentials(row.body, scope, full), 0.0).sum(-1, keepdim=True)
+            if bool(sizes.any()):
+                each = {**scope, row.name: scope[row.name].expand(shape)}  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+                total = total + _derivative(expr, row.name, each, shape)[1] * sizes
     return total
 
 

@@ -7,7 +7,7 @@ with u the unit roundoff of the half type (weights and output are rounded to it;
 half spacing of its subnormal numbers (below 6e-5, fp16 rounds by that much, however small the weight), w the
 effective weights, w' their derivative by the score, and ds the error of a score: what fp32 loses in the dot product and the
 exponent, plus what the approximations of the score code declare. Of a weight that is a difference of exponentials, ds w' has
-besides what fp32 loses of each of these. zeta is what the oracle itself loses, in fp64, of a weight
+besides what fp32 loses of each of these, and so has a row sum of such. zeta is what the oracle itself loses, in fp64, of a weight
 that is a small difference (1 + erf(x) of a very negative x)."""
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def output_bound(values: SpecValues, expected: Tensor, v_by_head: Tensor, ds: Te
     moved = moved_weights(values, ds)
     eta = SUBNORMAL_ROUNDOFF[dtype]
     tiny = (eta + ORACLE_ROUNDOFF) * values.gain * (values.visible.double() @ size) + eta
-    return rounding + tiny + moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
+    moved_out = moved @ size + moved.sum(-1, keepdim=True) * expected.abs()
+    return rounding + tiny + moved_out + FP32_STEPS * FP32_ROUNDOFF * values.out_exponentials
 
 
 def moved_weights(values: SpecValues, ds: Tensor) -> Tensor:
@@ -78,7 +79,8 @@ def lse_bound(values: SpecValues, ds: Tensor) -> Tensor:
     if ds.shape[-1] == 0:
         return ds.sum(-1)
     size = 1.0 if values.lse is None else 1.0 + values.lse.abs().nan_to_num(0.0, posinf=0.0, neginf=0.0)
-    return torch.where(values.lse_keys, ds, 0.0).amax(-1) + 64 * FP32_ROUNDOFF * size
+    lost = FP32_STEPS * FP32_ROUNDOFF * values.lse_exponentials
+    return torch.where(values.lse_keys, ds, 0.0).amax(-1) + 64 * FP32_ROUNDOFF * size + lost
 
 
 def filled_rows(values: SpecValues) -> Tensor:

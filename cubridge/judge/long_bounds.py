@@ -58,7 +58,8 @@ def in_fp32(expected: SpecValues, values: Tensor, s: Tensor, tiles: int) -> Boun
     size, out = values.abs(), expected.out.abs()
     rounding = FP32_ROUNDOFF * (_OF_A_WEIGHT + tiles) * (expected.weights @ size + out)
     moved = 2.0 * moved_weights(expected, ds)
-    allowed = rounding + moved @ size + moved.sum(-1, keepdim=True) * out + _NOTHING * size.sum(0)
+    of_sums = 2.0 * FP32_STEPS * FP32_ROUNDOFF * expected.out_exponentials
+    allowed = rounding + moved @ size + moved.sum(-1, keepdim=True) * out + of_sums + _NOTHING * size.sum(0)
     vague = ((ds > _VAGUE) & expected.visible).any(-1, keepdim=True)
     allowed = allowed.masked_fill(vague, torch.inf)
     return Bounds(allowed, None if expected.lse is None else 2.0 * lse_bound(expected, ds) + FP32_ROUNDOFF * tiles)

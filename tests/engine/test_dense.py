@@ -87,3 +87,5 @@ def test_constants_beside_exponentials_of_scores_far_below_0() -> None:
     assert torch.allclose(values.out, -_inputs()[2].double().mean(2, keepdim=True).expand(-1, -1, 6, -1))
     assert torch.allclose(values.lse, torch.full((1, 2, 6), 6.0, dtype=torch.float64).log())
     assert torch.allclose(values.exponentials.sum(-1), torch.ones(1, 2, 6, dtype=torch.float64))
+    assert torch.allclose(values.lse_exponentials, torch.ones(1, 2, 6, dtype=torch.float64))
+    assert torch.allclose(values.out_exponentials, values.out.abs())
