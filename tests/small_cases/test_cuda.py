@@ -16,15 +16,15 @@ from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import print_expr
 from cubridge.ir.source import SourceFile
 from cubridge.judge.well_formed import find_faults
-from tests.small_cases.tools import KERNELS, attend, positions, random_inputs, refused, run, scores, spec
+from tests.small_cases.tools import attend, each_on, positions, random_inputs, refused, run, scores, spec
 
-BOTH = pytest.mark.parametrize("kernel", KERNELS)
+EACH = each_on("sm90a")
 
 
 # ---- 29: 64-bit indices ------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 def test_29_strides_are_64_bits_wide(kernel: str) -> None:
     """Row 225304 of a tensor whose rows lie 9728 elements apart starts past 2^31."""
     strides = [f for f in choose_kernel(kernel).text.contract.params if isinstance(f.value, TensorStride)]
@@ -77,7 +77,7 @@ def test_30_another_architecture_is_refused_with_the_reason(kernel: str, arch: s
 # ---- 31: fragment maps -------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("emulated", [False, True])
 def test_31_every_element_of_a_bias_comes_back(kernel: str, emulated: bool) -> None:
     """bias[i, j] = 1000 i + j; each row sees the one key `(i + turn) % Lk`, so that its LSE is the bias there."""
@@ -105,7 +105,7 @@ def test_31_every_element_of_a_bias_comes_back(kernel: str, emulated: bool) -> N
 # ---- 32: order ---------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 def test_32_every_deleted_wait_or_arrival_is_named_with_a_line(kernel: str) -> None:
     lines = choose_kernel(kernel).text.source.text.split("\n")
     body = next(n for n, line in enumerate(lines) if line.startswith("KERNEL("))

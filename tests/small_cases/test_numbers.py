@@ -15,9 +15,9 @@ from cubridge.judge.inputs import KINDS
 from cubridge.judge.plan import Case
 from cubridge.judge.problem import Problem
 from tests.small_cases.tools import (
-    KERNELS,
     Inputs,
     attend,
+    each_on,
     positions,
     products,
     random_inputs,
@@ -27,7 +27,7 @@ from tests.small_cases.tools import (
 )  # fmt: skip
 
 EMULATED = pytest.mark.parametrize("emulated", [False, True], ids=["value engine", "emulator"])
-BOTH = pytest.mark.parametrize("kernel", KERNELS)
+EACH = each_on("sm80")
 
 
 def softmax(q, k, v):
@@ -51,7 +51,7 @@ def shifted(inputs: Inputs, by: float) -> Inputs:
     return q, k, v
 
 
-@BOTH
+@EACH
 @EMULATED
 def test_14_very_negative_logits_are_a_true_softmax(kernel: str, emulated: bool) -> None:
     """A sentinel of -1e4 or -6e4 instead of -inf would give zeros."""
@@ -71,7 +71,7 @@ def _hidden_first(q, k, v):
     return attend(products(q, k).masked_fill(~keep, -torch.inf).softmax(-1), q, v)
 
 
-@BOTH
+@EACH
 @EMULATED
 def test_15_rows_sum_to_one_after_a_hidden_first_tile(kernel: str, emulated: bool) -> None:
     q, k, _ = shifted(random_inputs(1, 7, 1, 88, 448), -60.0)
@@ -107,7 +107,7 @@ def test_16_the_maximum_is_taken_after_a_negative_scale(name: str) -> None:
         assert run(attention, (6 * q, 6 * k, v), extra, emulated=True).right
 
 
-@BOTH
+@EACH
 @EMULATED
 def test_17_lse_is_in_natural_units_and_compared(kernel: str, emulated: bool) -> None:
     inputs = random_inputs(2, 2, 1, 70, 130)
@@ -119,7 +119,7 @@ def test_17_lse_is_in_natural_units_and_compared(kernel: str, emulated: bool) ->
         assert not result.problem.judge(result.out, wrong).accepted
 
 
-@BOTH
+@EACH
 @EMULATED
 def test_18_logits_beyond_the_accurate_range_do_not_pass(kernel: str, emulated: bool) -> None:
     """q = k = 133120: an exponent that is not exactly 0 overflows. The kernels are right even there, but nothing shows it."""
@@ -151,7 +151,7 @@ def test_18_the_check_says_so(size: float, accurate: bool, monkeypatch: pytest.M
     assert accurate or "scores too large to compare" in result.detail
 
 
-@BOTH
+@EACH
 @EMULATED
 def test_19_pads_never_enter(kernel: str, emulated: bool) -> None:
     """All scores near -100: a pad of zeros would take all the weight. The engines fill what lies past the end with NaN."""
@@ -160,7 +160,7 @@ def test_19_pads_never_enter(kernel: str, emulated: bool) -> None:
     assert run(softmax, inputs, kernel=kernel, emulated=emulated).right
 
 
-@BOTH
+@EACH
 @EMULATED
 @pytest.mark.parametrize("lk", [16, 65])
 def test_20_keys_past_the_end_stay_out_of_the_denominator(kernel: str, emulated: bool, lk: int) -> None:
@@ -201,7 +201,7 @@ def _at_least_three(q, k, v):
     return attend(e / e.sum(-1, keepdim=True).clamp(min=3.0), q, v)
 
 
-@BOTH
+@EACH
 @EMULATED
 @pytest.mark.parametrize("by", [-2400.0, 2400.0])
 @pytest.mark.parametrize("reference", [_plus_one, _at_least_three])

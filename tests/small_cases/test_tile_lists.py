@@ -11,9 +11,9 @@ import torch
 
 from cubridge.judge.problem import problem_of
 from cubridge.judge.runners import ValueRunner
-from tests.small_cases.tools import KERNELS, adapted, attend, emulator, positions, random_inputs, scores
+from tests.small_cases.tools import adapted, attend, each_on, emulator, positions, random_inputs, scores
 
-BOTH = pytest.mark.parametrize("kernel", KERNELS)
+EACH = each_on("sm80")
 LENGTH = 200
 
 
@@ -67,7 +67,7 @@ def _problem(attention, case):
     return problem_of(given, "given", random_inputs(2, 1, 1, LENGTH, LENGTH), "bf16", {})
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("emulated", [False, True])
 def test_odd_data(kernel: str, emulated: bool) -> None:
     made = adapted(causal_documents, example, kernel)

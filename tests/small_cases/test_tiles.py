@@ -16,9 +16,9 @@ from cubridge.ir.walk import walk
 from cubridge.passes.tile_check import visits
 from tests.passes.tile_counts import names_of
 from tests.small_cases.tools import (
-    KERNELS,
     adapted,
     attend,
+    each_on,
     positions,
     random_inputs,
     refused,
@@ -29,7 +29,7 @@ from tests.small_cases.tools import (
     values,
 )  # fmt: skip
 
-BOTH = pytest.mark.parametrize("kernel", KERNELS)
+EACH = each_on("sm90a")
 LENGTHS = (1, 63, 64, 65, 127, 128, 129, 192, 257, 1000)
 LONG = 4097
 
@@ -46,7 +46,7 @@ def bottom_right(q, k, v):
 # ---- 21, 22: lengths ---------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("reference", [full, bottom_right])
 def test_21_lengths(kernel: str, reference) -> None:
     for lk in LENGTHS:
@@ -55,13 +55,13 @@ def test_21_lengths(kernel: str, reference) -> None:
     assert run(reference, random_inputs(1, 1, 1, 1, LONG), kernel=kernel).right
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 129), (63, 64), (65, 65), (129, 127), (192, 257)], ids=str)
 def test_21_lengths_of_the_text(kernel: str, lengths: tuple[int, int]) -> None:
     assert run(bottom_right, random_inputs(1, 2, 1, *lengths), kernel=kernel, emulated=True).right
 
 
-@BOTH
+@EACH
 def test_22_tiles_that_see_nothing_run_no_iteration(kernel: str) -> None:
     target = adapted(bottom_right, kernel=kernel).target
     shape = Shape(1, 1, 1, 2048, 512, 64)
@@ -76,7 +76,7 @@ def test_22_tiles_that_see_nothing_run_no_iteration(kernel: str) -> None:
 # ---- 23, 24: shapes and layouts ----------------------------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(("b", "lq", "lk"), [(0, 5, 7), (2, 0, 7), (2, 5, 0)])
 def test_23_empty_problems(kernel: str, b: int, lq: int, lk: int) -> None:
     launcher = Launcher(PtxDevice(), adapted(bottom_right, kernel=kernel).text)
@@ -101,7 +101,7 @@ def _one_buffer(q, k, v):
     return torch.cat([q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)], 3).split(64, 3)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("layout", [_expanded, _transposed, _columns_first, _one_buffer])
 def test_24_layouts(kernel: str, layout) -> None:
     inputs = layout(*random_inputs(1, 4, 2, 65, 65))
@@ -119,7 +119,7 @@ def _tiled(q, k, v):
     return torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1) @ v
 
 
-@BOTH
+@EACH
 def test_25_query_heads_read_the_key_head_of_their_group(kernel: str) -> None:
     q, k, _ = random_inputs(1, 4, 2, 70, 130)
     v = torch.arange(2.0).view(1, 2, 1, 1).expand(1, 2, 130, 64).bfloat16().contiguous()
@@ -183,7 +183,7 @@ def _exact_tables(shape, device):
     }
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("lengths", [(65, 65), (129, 193), (200, 70)], ids=str)
 def test_27_tables_are_never_read_past_their_end(kernel: str, lengths: tuple[int, int]) -> None:
     """The emulator stops at any access outside a buffer, and what the value engine pads is NaN."""
@@ -202,7 +202,7 @@ def _per_head(q, k, v, reach):
     return attend(scores(q, k).masked_fill(~keep, -torch.inf).softmax(-1), q, v)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("emulated", [False, True])
 def test_28_a_head_that_sees_nothing(kernel: str, emulated: bool) -> None:
     def extra(shape, device):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -26,6 +27,12 @@ Extra = Callable[..., dict[str, object]] | None
 Inputs = tuple[Tensor, Tensor, Tensor]
 
 KERNELS = ("sm80", "sm90a")
+
+
+def each_on(quick: str) -> pytest.MarkDecorator:
+    """A case for each kernel: on `quick` in every run, on the other one among the slow tests."""
+    marked = (pytest.param(k, marks=() if k == quick else pytest.mark.slow) for k in KERNELS)
+    return pytest.mark.parametrize("kernel", [*marked])
 
 
 @cache

@@ -72,8 +72,14 @@ def _launch(launcher: Launcher, length: int, doc: Tensor) -> Tensor:
     return out
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("kernel", "shared"),
+    [
+        ("sm80", False),
+        ("sm90a", True),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in (("sm80", True), ("sm90a", False))),
+    ],
+)
 def test_the_kernel_makes_the_lists_that_torch_makes(
     kernel: str, shared: bool, made: list[tuple[Tensor, Tensor]]
 ) -> None:
