@@ -12,7 +12,7 @@ from torch import Tensor
 from cubridge.engine.core.code import compile_body
 from cubridge.engine.core.operands import GlobalRef, SharedRef, Value
 from cubridge.engine.core.scheduler import run_agents
-from cubridge.engine.core.sync import IN_TURN
+from cubridge.engine.core.sync import IN_TURN, Policy
 from cubridge.engine.values.engine import prepare
 from cubridge.engine.values.launch import Blocks, GlobalTensor, Launch, host_names, parameters
 from cubridge.engine.values.machine import Code, Team
@@ -53,9 +53,9 @@ class EventRun(ValueRun):
         names: Mapping[str, Value],
         blocks: Blocks,
         grid: int,
-        policy: object,
+        policy: Policy,
     ) -> None:
-        super().__init__(code, params, names, blocks, grid, policy)  # pyright: ignore[reportArgumentType]
+        super().__init__(code, params, names, blocks, grid, policy)
         self.intervals: list[Interval] = []
         self.acts: list[Act] = []
         self.contents: dict[tuple[str, int], TileOf] = {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +25,7 @@ from cubridge.judge.long_faults import assigned, diagnostic, sizes
 from cubridge.judge.long_keys import LongKeys, NoValue
 from cubridge.judge.long_points import Marks, Numbers, choose_places, long_shapes
 from cubridge.judge.long_scores import levels
-from cubridge.judge.memory import PACKAGE, Memory
+from cubridge.judge.memory import Memory
 from cubridge.verify.ranges import captured_bound
 
 if TYPE_CHECKING:
@@ -36,18 +35,8 @@ if TYPE_CHECKING:
     from cubridge.judge.long_points import Places
 
 _LAUNCH: Final = {"SM_COUNT": 132, "L2_BYTES": 1 << 25}
-_HERE: Final = Path(__file__).parent
-_RIGHT: Final = Memory(
-    "long_lengths",
-    (
-        *_HERE.glob("long_*.py"),
-        _HERE / "bound.py",
-        *(PACKAGE / "engine").rglob("*.py"),
-        *(PACKAGE / "ir").rglob("*.py"),
-        PACKAGE / "verify" / "ranges.py",
-    ),
-    "torch",
-)
+_CODE: Final = ("judge/long_*.py", "judge/bound.py", "engine/**/*.py", "ir/**/*.py", "verify/ranges.py")
+_RIGHT: Final = Memory("long_lengths", _CODE, "torch")
 """Kernels that were right, and at how many points."""
 
 

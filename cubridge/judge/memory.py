@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from cubridge.backend.compile.cache import content_key, default_cache_dir
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE: Final = Path(__file__).parents[1]
 
 
 class Memory:
-    """What one judge said. `code`: the files that its answers follow from; `distribution`: another package that they rest on."""
+    """What one judge said. `code`: patterns, from the package, of the files that its answers follow from; `distribution`: another
+    package that they rest on."""
 
-    def __init__(self, name: str, code: Iterable[Path], distribution: str) -> None:
-        self._name, self._code, self._distribution = name, code, distribution
+    def __init__(self, name: str, code: Iterable[str], distribution: str, package: Path = PACKAGE) -> None:
+        self._name, self._code, self._distribution, self._package = name, tuple(code), distribution, package
 
     def remembered(self, question: tuple[object, ...], answer: Callable[[], list[str]]) -> list[str]:
         """The answer to a question that a run before had, else the one that `answer` gives. A question is told by its `repr`; an
@@ -34,7 +36,8 @@ class Memory:
 
     @cached_property
     def _judge(self) -> str:
-        return content_key(version(self._distribution), *(path.read_bytes() for path in sorted(self._code)))
+        files = {path for pattern in self._code for path in self._package.glob(pattern)}
+        return content_key(version(self._distribution), *(path.read_bytes() for path in sorted(files)))
 
 
 def _read(path: Path) -> list[str] | None:

@@ -31,6 +31,9 @@ def test_gradients_are_judged_and_timed(monkeypatch: pytest.MonkeyPatch) -> None
         "        1 ",
         "      0 ",
     ]
+    built.texts = built.mutants.pop("dq of half the size")
+    (wrong,) = check_backward([built], device)
+    assert wrong.fault == "outside the bound"
     (missing,) = check_backward([build_one("causal_bottom_right", "bf16", 96, None)], device)
     assert missing.fault
     long = build_one("causal_bottom_right", "bf16", 64, SHAPE)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.judge.memory import Memory
+from cubridge.judge import long_lengths
+from cubridge.judge.memory import PACKAGE, Memory
+from cubridge.judge.proof.memory import PROOFS
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def judge(tmp_path: Path, text: str) -> Memory:
     (tmp_path / "judge.py").write_text(text)
-    return Memory("answers", [tmp_path / "judge.py"], "torch")
+    return Memory("answers", ["judge.py"], "torch", tmp_path)
 
 
 def test_an_answer_is_known_until_question_or_code_change(tmp_path: Path, folder: Path) -> None:
@@ -52,3 +54,9 @@ def test_an_error_is_no_answer(tmp_path: Path, folder: Path) -> None:
         with pytest.raises(CuError):
             memory.remembered(("x",), refuse)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("memory", [PROOFS, long_lengths._RIGHT])  # pyright: ignore[reportPrivateUsage]
+def test_no_code_is_forgotten(memory: Memory) -> None:
+    """A pattern that meets no file would keep answers of other code."""
+    assert all(any(PACKAGE.glob(pattern)) for pattern in memory._code)  # pyright: ignore[reportPrivateUsage]

@@ -83,8 +83,8 @@ class SandboxTools:
 _SANDBOX: Final = Sandbox()
 _OWN: Final = SandboxTools(_SANDBOX)
 """For texts of users: children that live until this process ends, since a start takes seconds."""
-for _close in (_SANDBOX.close, _OWN.close):
-    atexit.register(_close)
+atexit.register(_SANDBOX.close)
+atexit.register(_OWN.close)
 
 
 def tools_of(kernel: ChosenKernel, is_by_rules: bool = True) -> Tools:
