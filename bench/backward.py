@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final, cast
 import torch
 from torch import Tensor
 
-from bench.build import one_thread
+from bench.build import DTYPES, one_thread
 from bench.peers import Setting, Work, flex, sdpa
 from bench.speed import extra_of, long_inputs
 from bench.table import render
 from bench.variants import VARIANTS
+from cubridge.backend.compile.compiler import compile_best
 from cubridge.backend.gpu.timing import Clock, Timing, cuda_clock, interleave
 from cubridge.backend.launch.backward import BackwardLauncher
 from cubridge.backend.launch.captured import on_device
@@ -48,6 +49,10 @@ SHAPES: Final = (
     Shape(2, 2, 2, 513, 192, 0),
     Shape(1, 8, 1, 640, 640, 0),
 )
+FORMS: Final = (("bf16", 128), ("bf16", 64), ("fp16", 128), ("fp16", 64))
+"""Element types and head dims; the first is checked at every shape, and of it wrong passes are made."""
+SPARSE: Final = 2
+"""The other forms are checked at every second shape."""
 KINDS: Final = ("random", "index-coded V", "large scores")
 COLUMNS: Final = ("SDPA cuDNN", "SDPA FA2", "SDPA mask", "Flex", FORWARD)
 PRODUCTS: Final = 2.5
@@ -97,27 +102,29 @@ class Row:
 # ---- without a GPU ---------------------------------------------------------------------------------------------------
 
 
-def build_backward(names: Sequence[str], long_shape: Shape, workers: int | None = None) -> list[Built]:
-    """Every variant in bf16 and fp16, head dims 64 and 128, and as it is timed."""
-    forms = [(name, dtype, dim, None) for name in names for dtype in ("bf16", "fp16") for dim in (128, 64)]
-    forms += [(name, "bf16", long_shape.D, long_shape) for name in names]
+def build_backward(names: Sequence[str], long_shape: Shape, workers: int | None = None, arch: str = "") -> list[Built]:
+    """Every variant in all forms, and as it is timed; machine code for `arch` goes into the compile cache."""
+    forms = [(name, dtype, dim, None, arch) for dtype, dim in FORMS for name in names]
+    forms += [(name, "bf16", long_shape.D, long_shape, arch) for name in names]
     count = workers or max(1, (os.cpu_count() or 2) - 1)
     with ProcessPoolExecutor(min(count, len(forms)), get_context("spawn"), one_thread) as pool:
         return list(pool.map(build_one, *zip(*forms, strict=True)))
 
 
-def build_one(name: str, dtype: str, dim: int, long_shape: Shape | None) -> Built:
+def build_one(name: str, dtype: str, dim: int, long_shape: Shape | None, arch: str = "") -> Built:
     """What fails is recorded, and the rest goes on."""
     built = Built(name, f"{dtype} D={dim}" + (" long" if long_shape else ""))
     try:
         _adapt(built, dtype, dim, long_shape)
+        if arch:
+            _compile(built, dtype, dim, arch)
     except Exception as error:  # one variant that breaks must not cost the run of the others
         built.fault = f"{type(error).__name__}: {error}"
     return built
 
 
 def _adapt(built: Built, dtype: str, dim: int, long_shape: Shape | None) -> None:
-    variant = VARIANTS[built.variant]
+    variant, first = VARIANTS[built.variant], (dtype, dim) == FORMS[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{variant.name}.py"
         path.write_text(variant.source(long_shape is not None))
@@ -129,13 +136,19 @@ def _adapt(built: Built, dtype: str, dim: int, long_shape: Shape | None) -> None
             built.captures = attention.captures(long_shape, attention.extra(long_shape), {})
             return
         shapes = fitting_shapes(attention.spec, [replace(s, D=dim) for s in SHAPES])
-        for seed, shape in enumerate(shapes):
+        for seed, shape in list(enumerate(shapes))[:: 1 if first else SPARSE]:
             kind = KINDS[seed % len(KINDS)]
             approximated = approximations(lowered.targets.pairs)
             problem = make_gradient_problem(attention, lowered.gradient, kind, shape, seed, dtype, approximated)
             built.problems.append((problem, *saved(attention, problem)))
-        if (dtype, dim) == ("bf16", 128):
+        if first:
             built.mutants = dict(_mutants(lowered))
+
+
+def _compile(built: Built, dtype: str, dim: int, arch: str) -> None:
+    for texts in filter(None, (built.texts, *built.mutants.values())):
+        for text in texts:
+            compile_best(text.source, text.contract, DTYPES[dtype], dim, arch, include_dirs=text.include_dirs)
 
 
 def _mutants(lowered: Lowered) -> Iterator[tuple[str, Texts]]:

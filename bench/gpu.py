@@ -124,16 +124,13 @@ def lists(arguments: argparse.Namespace) -> int:
 def backward(arguments: argparse.Namespace) -> int:
     from bench.backward import build_backward, check_backward, check_table, speed_table, time_backward
 
-    built, device, shape = (
-        build_backward(arguments.variants, _long(arguments), arguments.workers),
-        _gpu(),
-        _long(arguments),
-    )
+    started, shape, device = time.perf_counter(), _long(arguments), _gpu()
+    built = build_backward(arguments.variants, shape, arguments.workers, arguments.arch)
+    print(f"built {len(built)} in {time.perf_counter() - started:.0f} s", flush=True)
     outcomes = list(check_backward(built, device))
     _report(arguments, "backward", check_table(outcomes), [asdict(o) for o in outcomes])
-    print(
-        "\n".join(f"{o.variant} {o.form} {o.mutant or o.problem}: {o.fault}" for o in outcomes if o.fault), flush=True
-    )
+    faults = [f"{o.variant} {o.form} {o.mutant or o.problem}: {o.fault}" for o in outcomes if o.fault]
+    print("\n".join([*faults, f"checked after {time.perf_counter() - started:.0f} s"]), flush=True)
     peers = [p for p in arguments.peers if p != "eager"]
     rows = list(time_backward(built, shape, device, peers, arguments.rounds))
     _report(arguments, "backward-time", speed_table(rows), [asdict(r) for r in rows])

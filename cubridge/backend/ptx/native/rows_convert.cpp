@@ -101,7 +101,7 @@ void add_convert_rows(Rows& rows) {
     add(rows, "cvt.rn.f64.s32", "R = r", "exact", unary<f64, s32, [](s32 a) { return (f64)a; }>);
     add(rows, "cvt.rn.f64.u32", "R = r", "exact", unary<f64, u32, [](u32 a) { return (f64)a; }>);
     add(rows, "cvt.f64.f32", "R = r", "exact", unary<f64, f32, [](f32 a) { return (f64)a; }>);
-    add(rows, "cvt.rn.f32.f64", "r = R", "to nearest even", unary<f32, f64, [](f64 a) { return canonical((f32)a); }>);
+    add(rows, "cvt.rn.f32.f64", "r = R", "to nearest even; of a NaN the upper bits", unary<f32, f64, [](f64 a) { return (f32)a; }>);
     add(rows, "cvt.f32.bf16", "r = r", "exact", unary<f32, u32, [](u32 a) { return of_bf16(a & 0xffff); }>);
     add(rows, "cvt.f32.f16", "r = r", "exact", unary<f32, u32, [](u32 a) { return canonical(of_f16(a & 0xffff)); }>);
     add(rows, "cvt.rn.bf16.f32", "r = r", "to nearest even; NaN is 0x7fff", unary<u32, f32, to_bf16>);

@@ -89,14 +89,15 @@ static Next lop3(Step& s) {
     return Next::go_on;
 }
 
+// Of 64 bits the compiler makes a sequence that does not cut place and length to 8 bits.
 template <class U>
 static Next bfi(Step& s) {
-    constexpr u32 BITS = sizeof(U) * 8;
+    constexpr u32 BITS = sizeof(U) * 8, KEPT = BITS == 32 ? 255 : ~0u;
     U* d = s.out<U>();
     const U *a = s.in<U>(0), *b = s.in<U>(1);
     const u32 *start = s.in<u32>(2), *length = s.in<u32>(3);
     assign(d, s.mask, [&](int l) {
-        const u32 at = start[l] & 255, n = length[l] & 255;
+        const u32 at = start[l] & KEPT, n = length[l] & KEPT;
         if (at >= BITS || !n) return b[l];
         const U field = (n >= BITS ? ~(U)0 : ((U)1 << n) - 1) << at;
         return (b[l] & ~field) | (a[l] << at & field);
