@@ -183,7 +183,7 @@ def _checked(item: Built, launch: BackwardLauncher, problem: GradientProblem, ou
         return Outcome(item.variant, item.form, name, math.inf, str(error))
     judged = problem.judge(first)
     worst = max(j.worst for j in judged.values())
-    fault = "" if all(j.accepted for j in judged.values()) else "outside the bound"
+    fault = "; ".join(f"{n} at {j.where} {j.value}, expected {j.expected}" for n, j in judged.items() if not j.accepted)
     if not (torch.equal(first.dk, second.dk) and torch.equal(first.dv, second.dv)):
         fault = "two runs differ"
     return Outcome(item.variant, item.form, name, worst, fault)

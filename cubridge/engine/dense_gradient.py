@@ -153,12 +153,15 @@ def with_rows(saved: Saved, rows: RowValues) -> Scope:
     return {**saved.scope, **rows.coefficients, saved.gradient.words.dp: rows.acc_grad @ saved.values.mT}
 
 
-def pair_values(saved: Saved, scope: Scope, weight_error: float = 0.0, slope_error: float = 0.0) -> PairValues:
+def pair_values(
+    saved: Saved, scope: Scope, weight_error: float = 0.0, slope_error: float = 0.0, smallest: float = 0.0
+) -> PairValues:
     """The main kernel, of the s, x, dp and row values of `scope`. `weight_error`, `slope_error`: what the weight and a slope that
-    is kept are off by, relatively."""
+    is kept are off by, relatively; `smallest`: weights below it are 0."""
     gradient, words = saved.gradient, saved.gradient.words
     full, known = saved.visible.shape, scope["x"] != -torch.inf
     weight = _at(gradient.weight, scope) * (1.0 + weight_error)
+    weight = torch.where(weight.abs() < smallest, 0.0, weight)
     scope = {**scope, words.weight: weight, words.slope: _at(gradient.slope, scope) * (1.0 + slope_error)}
     dx = torch.zeros(full, dtype=torch.float64)
     for part in gradient.parts:

@@ -4,9 +4,10 @@ formats.
     |dV - dV64| <= 2 u (sum w |A| + |dV|) + sum (dw |A| + w dA)             over the rows and heads that read the key
     |dQ - dQ64| <= 2 u scale (sum |ds| |K| + |dQ|) + scale sum d(ds) |K|    over keys; dK likewise over rows and heads, with |Q|
 
-P and dS are rounded to the half type (u) as operands of gemms; sums are fp32. dw and d(ds) are what moves when one source of error
-does, summed over the sources: the score, from fp32; the saved LSE and row sums; the coefficients, for the output that they are
-made of has the error of the forward pass; dp, from fp32 and the rounding of A; the weight; a slope that is kept, in the half type.
+P and dS are rounded to the half type (u) as operands of gemms, and 0 where they are below the smallest normal number of fp32; sums
+are fp32. dw and d(ds) are what moves when one source of error does, summed over the sources: the score, from fp32; the saved LSE
+and row sums; the coefficients, for the output that they are made of has the error of the forward pass; dp, from fp32 and the
+rounding of A; the weight; a slope that is kept, in the half type.
 Each is evaluated at both ends of its error, so that a bound of a ReLU between them counts whole.
 
 Where the terms of a sum cancel, the bound is as large as the gradient: `cancelled` says how much of it is lost so."""
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from cubridge.ir.spec import RowReduction
 
 _FP32 = FP32_STEPS * FP32_ROUNDOFF
+_FLUSHED = 2.0**-126
+"""Weights below it are 0 on a GPU, and so are gradients of scores: keys far behind the maximum of every row have gradients of that
+size."""
 
 
 def gradient_bound(
@@ -156,6 +160,7 @@ def _moved_pairs(
     sources += [{name: error} for name, error in off.saved.items() if name not in (words.out, "acc")]
     slope = u if saved.gradient.slope_from == "kept" else 0.0
     moved = [[pair_values(saved, scope, sign * _FP32, sign * slope) for sign in (1, -1)]]
+    moved.append([pair_values(saved, scope, smallest=_FLUSHED)])
     for source in sources:
         ends = [{**scope, **{n: scope[n] + sign * e for n, e in source.items()}} for sign in (1, -1)]
         moved.append([pair_values(saved, end) for end in ends])
@@ -170,7 +175,7 @@ def _bound(
     saved: Saved, rows: RowValues, pairs: PairValues, off_rows: RowValues, moved: PairValues, dtype: str
 ) -> Gradients:
     """The sums of sizes in place of values: what is off, what rounding takes of each term, and of the result."""
-    u, eta = UNIT_ROUNDOFF[dtype], SUBNORMAL_ROUNDOFF[dtype]
+    u, eta = UNIT_ROUNDOFF[dtype], max(SUBNORMAL_ROUNDOFF[dtype], _FLUSHED)
     sized = replace(saved, q=saved.q.abs(), keys=saved.keys.abs())
     acc_grad, read = rows.acc_grad.abs(), saved.read.double()
     terms = PairValues(

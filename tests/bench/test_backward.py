@@ -33,7 +33,7 @@ def test_gradients_are_judged_and_timed(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     built.texts = built.mutants.pop("dq of half the size")
     (wrong,) = check_backward([built], device)
-    assert wrong.fault == "outside the bound"
+    assert "dq at" in wrong.fault and ", expected" in wrong.fault
     (missing,) = check_backward([build_one("causal_bottom_right", "bf16", 96, None)], device)
     assert missing.fault
     long = build_one("causal_bottom_right", "bf16", 64, SHAPE)
