@@ -1,38 +1,28 @@
-"""The backward pass of each variant on a GPU: gradients against fp64 autograd, wrong passes that must be told, and times beside
-what users of PyTorch run."""
+"""The backward pass of each variant on a GPU: gradients against fp64 autograd, and wrong passes that must be told."""
 
 from __future__ import annotations
 
 import math
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
 import torch
 from torch import Tensor
 
-from bench.build import DTYPES, one_thread
-from bench.peers import Setting, Work, flex, sdpa
-from bench.speed import extra_of, long_inputs
+from bench.build import DTYPES, adapt_example, in_processes
 from bench.table import render
-from bench.variants import VARIANTS
 from cubridge.backend.compile.compiler import compile_best
-from cubridge.backend.gpu.timing import Clock, Timing, cuda_clock, interleave
 from cubridge.backend.launch.backward import BackwardLauncher
 from cubridge.backend.launch.captured import on_device
 from cubridge.backend.launch.device import Device, KernelText
-from cubridge.backend.launch.runtime import Launcher
-from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adapted import Adapted
 from cubridge.driver.backward import FORWARD, Lowered, lower_backward
 from cubridge.engine.dense_gradient import Gradients
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.fitting import fitting_shapes
-from cubridge.ir.spec import DEFAULT_SHAPE, Shape
+from cubridge.ir.spec import Shape
 from cubridge.judge.backward_mutants import backward_mutants
 from cubridge.judge.checker import approximations
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
@@ -54,23 +44,17 @@ FORMS: Final = (("bf16", 128), ("bf16", 64), ("fp16", 128), ("fp16", 64))
 SPARSE: Final = 2
 """The other forms are checked at every second shape."""
 KINDS: Final = ("random", "index-coded V", "large scores")
-COLUMNS: Final = ("SDPA cuDNN", "SDPA FA2", "SDPA mask", "Flex", FORWARD)
-PRODUCTS: Final = 2.5
-"""Matrix products of a backward pass, for those of the forward pass."""
 
 
 @dataclass(slots=True)
 class Built:
-    """One variant. `problems`: each with the output and LSE that a forward pass saves; `mutants`: wrong passes by name. `long`: the
-    texts for the timed shape, the forward's first, with its captures."""
+    """One variant. `problems`: each with the output and LSE that a forward pass saves; `mutants`: wrong passes by name."""
 
     variant: str
     form: str
     texts: Texts | None = None
     problems: list[tuple[GradientProblem, Tensor, Tensor]] = field(default_factory=list)
     mutants: dict[str, Texts] = field(default_factory=dict)
-    captures: Mapping[str, object] = field(default_factory=dict)
-    forward: KernelText | None = None
     fault: str = ""
 
 
@@ -86,76 +70,61 @@ class Outcome:
     mutant: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Times of the backward pass of one variant."""
-
-    variant: str
-    flops: float
-    timings: Mapping[str, Timing]
-
-    def tflops(self, column: str) -> float | None:
-        timing = self.timings.get(column)
-        return None if timing is None or math.isnan(timing.median) else self.flops / timing.median / 1e9
-
-
 # ---- without a GPU ---------------------------------------------------------------------------------------------------
 
 
-def build_backward(names: Sequence[str], long_shape: Shape, workers: int | None = None, arch: str = "") -> list[Built]:
-    """Every variant in all forms, and as it is timed; machine code for `arch` goes into the compile cache."""
-    forms = [(name, dtype, dim, None, arch) for dtype, dim in FORMS for name in names]
-    forms += [(name, "bf16", long_shape.D, long_shape, arch) for name in names]
-    count = workers or max(1, (os.cpu_count() or 2) - 1)
-    with ProcessPoolExecutor(min(count, len(forms)), get_context("spawn"), one_thread) as pool:
-        return list(pool.map(build_one, *zip(*forms, strict=True)))
+def build_backward(names: Sequence[str], workers: int | None = None, arch: str = "") -> list[Built]:
+    """Every variant in all forms; machine code for `arch` goes into the compile cache."""
+    forms = [(name, dtype, dim) for dtype, dim in FORMS for name in names]
+    return in_processes(partial(build_one, arch=arch), forms, workers)
 
 
-def build_one(name: str, dtype: str, dim: int, long_shape: Shape | None, arch: str = "") -> Built:
+def build_one(form: tuple[str, str, int], arch: str = "") -> Built:
     """What fails is recorded, and the rest goes on."""
-    built = Built(name, f"{dtype} D={dim}" + (" long" if long_shape else ""))
+    name, dtype, dim = form
+    built = Built(name, f"{dtype} D={dim}")
     try:
-        _adapt(built, dtype, dim, long_shape)
+        _adapt(built, dtype, dim)
         if arch:
-            _compile(built, dtype, dim, arch)
+            for texts in filter(None, (built.texts, *built.mutants.values())):
+                compile_texts(texts, dtype, dim, arch)
     except Exception as error:  # one variant that breaks must not cost the run of the others
         built.fault = f"{type(error).__name__}: {error}"
     return built
 
 
-def _adapt(built: Built, dtype: str, dim: int, long_shape: Shape | None) -> None:
-    variant, first = VARIANTS[built.variant], (dtype, dim) == FORMS[0]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{variant.name}.py"
-        path.write_text(variant.source(long_shape is not None))
-        adapted = adapt_unchecked(path, FORWARD, replace(DEFAULT_SHAPE, D=dim), dtype)
-        attention = adapted.reference.attention
-        lowered = lower_backward(adapted)
-        built.texts, built.forward = lowered.texts, adapted.text
-        if long_shape is not None:
-            built.captures = attention.captures(long_shape, attention.extra(long_shape), {})
-            return
-        shapes = fitting_shapes(attention.spec, [replace(s, D=dim) for s in SHAPES])
-        for seed, shape in list(enumerate(shapes))[:: 1 if first else SPARSE]:
-            kind = KINDS[seed % len(KINDS)]
-            approximated = approximations(lowered.targets.pairs)
-            problem = make_gradient_problem(attention, lowered.gradient, kind, shape, seed, dtype, approximated)
-            built.problems.append((problem, *saved(attention, problem)))
-        if first:
-            built.mutants = dict(_mutants(lowered))
+@lru_cache(1)
+def lowered(name: str, dtype: str, dim: int, long: bool) -> tuple[Adapted, Lowered]:
+    """The forward kernel of an example, and the kernels of its backward pass."""
+    adapted = adapt_example(name, FORWARD, dtype, dim, long)
+    return adapted, lower_backward(adapted)
 
 
-def _compile(built: Built, dtype: str, dim: int, arch: str) -> None:
-    for texts in filter(None, (built.texts, *built.mutants.values())):
-        for text in texts:
-            compile_best(text.source, text.contract, DTYPES[dtype], dim, arch, include_dirs=text.include_dirs)
+def _adapt(built: Built, dtype: str, dim: int) -> None:
+    first = (dtype, dim) == FORMS[0]
+    adapted, passes = lowered(built.variant, dtype, dim, long=False)
+    attention = adapted.reference.attention
+    built.texts = passes.texts
+    shapes = fitting_shapes(attention.spec, [replace(s, D=dim) for s in SHAPES])
+    for seed, shape in list(enumerate(shapes))[:: 1 if first else SPARSE]:
+        kind = KINDS[seed % len(KINDS)]
+        approximated = approximations(passes.targets.pairs)
+        problem = make_gradient_problem(attention, passes.gradient, kind, shape, seed, dtype, approximated)
+        built.problems.append((problem, *saved(attention, problem)))
+    if first:
+        built.mutants = dict(_mutants(passes))
 
 
-def _mutants(lowered: Lowered) -> Iterator[tuple[str, Texts]]:
+def compile_texts(texts: Iterable[KernelText], dtype: str, dim: int, arch: str) -> None:
+    for text in texts:
+        compile_best(text.source, text.contract, DTYPES[dtype], dim, arch, include_dirs=text.include_dirs)
+
+
+def _mutants(passes: Lowered) -> Iterator[tuple[str, Texts]]:
     """Wrong passes that a text can say."""
-    for name, wrong in backward_mutants(lowered.targets, lowered.gradient):
+    for name, wrong in backward_mutants(passes.targets, passes.gradient):
         try:
-            yield name, lowered.of(wrong).texts
+            yield name, passes.of(wrong).texts
         except CuError:
             continue
 
@@ -216,61 +185,6 @@ def _gradients(launch: BackwardLauncher, problem: GradientProblem, out: Tensor, 
     return Gradients(*(x.cpu() for x in launch(q, k, v, o, rows, dout, dlse, captures)))
 
 
-def time_backward(
-    built: Iterable[Built], shape: Shape, device: Device, peers: Sequence[str], rounds: int, clock: Clock = cuda_clock
-) -> Iterator[Row]:
-    for item in built:
-        if item.form.endswith("long") and item.texts is not None and item.forward is not None:
-            yield _timed(item, item.texts, item.forward, shape, device, peers, rounds, clock)
-
-
-def _timed(
-    item: Built, texts: Texts, forward: KernelText, shape: Shape, device: Device, peers: Sequence[str], rounds: int,
-    clock: Clock,
-) -> Row:  # fmt: skip
-    variant = VARIANTS[item.variant]
-    q, k, v = long_inputs(shape, device.torch_device)
-    dout = torch.randn_like(q)
-    captures = on_device(cast("Mapping[str, CaptureValue]", item.captures), device.torch_device)
-    out, lse = _forward(Launcher(device, forward, say=_quiet), q, k, v, captures)
-    launch = BackwardLauncher.of(device, texts, say=_quiet)
-    works: dict[str, Callable[[], object]] = {FORWARD: lambda: launch(q, k, v, out, lse, dout, None, captures)}
-    with tempfile.TemporaryDirectory() as folder:
-        reference = variant.load(long=True, folder=Path(folder))
-    learned = tuple(x.detach().clone().requires_grad_() for x in (q, k, v))
-    setting = Setting(variant, *learned, extra_of(reference, shape, device.torch_device))
-    faults: dict[str, Timing] = {}
-    makers: dict[str, Callable[[], Mapping[str, Work | None]]] = {
-        "sdpa": lambda: {f"SDPA {name}": work for name, work in sdpa(setting).items()},
-        "flex": lambda: {"Flex": flex(setting)},
-    }
-    for peer in peers:
-        try:
-            works |= {n: _backward_of(work, learned, dout) for n, work in makers[peer]().items() if work is not None}
-        except Exception as error:  # a peer may fail in any way; it is reported beside the others
-            faults[peer] = Timing(fault=f"{type(error).__name__}: {error}")
-    flops = PRODUCTS * setting.flops()
-    return Row(item.variant, flops, {**interleave(works, clock, rounds=rounds), **faults})
-
-
-def _forward(
-    launcher: Launcher, q: Tensor, k: Tensor, v: Tensor, captures: Mapping[str, CaptureValue]
-) -> tuple[Tensor, Tensor]:
-    """Output and LSE; zeros of a variant that has none, which its backward pass does not read."""
-    has_lse = any(t.name == "lse" for t in launcher.text.contract.tensors)
-    found = launcher(q, k, v, captures, lse=has_lse)
-    return found if isinstance(found, tuple) else (found, torch.zeros(q.shape[:3], device=q.device))
-
-
-def _backward_of(work: Work, inputs: tuple[Tensor, ...], dout: Tensor) -> Work:
-    import torch._functorch.config
-
-    torch._functorch.config.donated_buffer = False  # the graph is walked again and again
-    out = work()
-    assert isinstance(out, Tensor)
-    return lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True)
-
-
 def _quiet(_: str) -> None:
     """Of what a launcher says."""
 
@@ -289,8 +203,3 @@ def check_table(outcomes: Sequence[Outcome]) -> str:
             (name, len(right), sum(bool(o.fault) for o in right), max(o.worst for o in right), told, len(wrong))
         )
     return render(("variant", "problems", "failed", "error / bound", "wrong passes told", "of"), rows)
-
-
-def speed_table(rows: Sequence[Row]) -> str:
-    used = [c for c in COLUMNS if any(c in r.timings for r in rows)]
-    return render(("TFLOP/s, backward", *used), [(r.variant, *(r.tflops(c) for c in used)) for r in rows])

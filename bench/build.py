@@ -8,12 +8,14 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
@@ -30,6 +32,8 @@ from cubridge.judge.plan import gpu_cases, mutant_cases
 if TYPE_CHECKING:
     from cubridge.judge.problem import Problem
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 KERNELS: Final = ("sm80", "sm90a")
 DTYPES: Final = {"bf16": DType.BF16, "fp16": DType.F16}
 DEFAULT_BUILT: Final = Path("out/bench")
@@ -49,12 +53,17 @@ class Task:
     long: Shape | None = None
 
     def __str__(self) -> str:
-        return f"{self.variant} {self.dtype} D={self.head_dim}" + (" long" if self.long else "")
+        return f"{self.variant} {self.dtype} D={self.head_dim}" + (f" at {self.long}" if self.long else "")
+
+    @property
+    def adaptation(self) -> tuple[str, str, int, bool]:
+        """What decides the kernels."""
+        return self.variant, self.dtype, self.head_dim, self.long is not None
 
 
 @dataclass(slots=True)
 class Built:
-    """What one task gave. `kernels`: by kernel; `mutants`: (kernel, mutation, text). `captures`, `extra`: at the long shape."""
+    """What one task gave. `kernels`: by kernel; `mutants`: (kernel, mutation, text). `captures`: at the long shape."""
 
     task: Task
     preconditions: tuple[Precondition, ...] = ()
@@ -63,7 +72,6 @@ class Built:
     problems: list[Problem] = field(default_factory=list)
     mutant_problems: list[Problem] = field(default_factory=list)
     captures: Mapping[str, object] = field(default_factory=dict)
-    extra: Mapping[str, object] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -75,9 +83,9 @@ class Summary:
     seconds: float
 
 
-def tasks(names: Sequence[str], long_shape: Shape | None, check: bool) -> list[Task]:
+def tasks(names: Sequence[str], long_shapes: Sequence[Shape], check: bool) -> list[Task]:
     """Timed tasks first, as they take longest."""
-    timed = [Task(name, "bf16", long_shape.D, long_shape) for name in names] if long_shape else []
+    timed = [Task(name, "bf16", shape.D, shape) for name in names for shape in long_shapes]
     checked = [Task(name, dtype, dim) for dtype, dim in FORMS for name in names] if check else []
     return [*timed, *checked]
 
@@ -85,15 +93,42 @@ def tasks(names: Sequence[str], long_shape: Shape | None, check: bool) -> list[T
 def build(wanted: Sequence[Task], arch: str, folder: Path, workers: int | None = None) -> list[Summary]:
     """Run every task, each into a file of `folder`; machine code goes into the compile cache, for `arch`."""
     folder.mkdir(parents=True, exist_ok=True)
-    count = workers or max(1, (os.cpu_count() or 2) - 1)
-    with ProcessPoolExecutor(min(count, len(wanted)), get_context("spawn"), one_thread) as pool:
-        return list(pool.map(_run_and_save, wanted, [arch] * len(wanted), [folder] * len(wanted)))
+    return [
+        s
+        for group in in_processes(partial(_run_and_save, arch=arch, folder=folder), alike(wanted), workers)
+        for s in group
+    ]
 
 
-def _run_and_save(task: Task, arch: str, folder: Path) -> Summary:
-    built = run_task(task, arch)
-    save(folder, built)
-    return Summary(task, tuple(built.faults), built.seconds)
+def build_long(wanted: Sequence[tuple[str, Shape]], arch: str, workers: int | None = None) -> list[Built]:
+    """What timing needs of variants at shapes, in their order."""
+    groups = alike([Task(name, "bf16", shape.D, shape) for name, shape in wanted])
+    return [built for group in in_processes(partial(_run_all, arch=arch), groups, workers) for built in group]
+
+
+def _run_all(wanted: Sequence[Task], arch: str) -> list[Built]:
+    return [run_task(task, arch) for task in wanted]
+
+
+def alike(wanted: Sequence[Task]) -> list[list[Task]]:
+    """Tasks that follow each other and need one adaptation."""
+    return [list(group) for _, group in groupby(wanted, key=lambda task: task.adaptation)]
+
+
+def in_processes(job: Callable[[Item], Result], items: Sequence[Item], workers: int | None) -> list[Result]:
+    """In the order of `items`; each process has one core."""
+    count = min(workers or max(1, (os.cpu_count() or 2) - 1), len(items))
+    with ProcessPoolExecutor(count, get_context("spawn"), one_thread) as pool:
+        return list(pool.map(job, items))
+
+
+def _run_and_save(wanted: Sequence[Task], arch: str, folder: Path) -> list[Summary]:
+    summaries: list[Summary] = []
+    for task in wanted:
+        built = run_task(task, arch)
+        save(folder, built)
+        summaries.append(Summary(task, tuple(built.faults), built.seconds))
+    return summaries
 
 
 def run_task(task: Task, arch: str) -> Built:
@@ -109,16 +144,18 @@ def run_task(task: Task, arch: str) -> Built:
     return built
 
 
+def file_of(folder: Path, task: Task) -> Path:
+    return folder / f"{str(task).replace(' ', '-')}.pkl"
+
+
 def save(folder: Path, built: Built) -> None:
-    (folder / f"{str(built.task).replace(' ', '-')}.pkl").write_bytes(pickle.dumps(built))
+    file_of(folder, built.task).write_bytes(pickle.dumps(built))
 
 
-def load(folder: Path, variants: Sequence[str], long: bool) -> Iterator[Built]:
+def load(folder: Path, wanted: Sequence[Task]) -> Iterator[Built]:
     """What was built, one at a time: their problems together are large."""
-    for path in sorted(folder.glob("*.pkl")):
-        built: Built = pickle.loads(path.read_bytes())
-        if built.task.variant in variants and (built.task.long is not None) == long:
-            yield built
+    for task in wanted:
+        yield pickle.loads(file_of(folder, task).read_bytes())
 
 
 def one_thread() -> None:
@@ -128,28 +165,38 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@lru_cache(len(KERNELS))
+def adapt_example(name: str, kernel: str, dtype: str, head_dim: int, long: bool) -> Adapted:
+    """`long`: with the constants of the timing."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.py"
+        path.write_text(VARIANTS[name].source(long))
+        return adapt_unchecked(path, kernel, replace(DEFAULT_SHAPE, D=head_dim), dtype)
+
+
+def captures_at(adapted: Adapted, shape: Shape) -> Mapping[str, object]:
+    """What the kernel reads besides q, k, v, of the example's own arguments."""
+    attention = adapted.reference.attention
+    return attention.captures(shape, attention.extra(shape), {})
+
+
 def _adapt(built: Built, kernel: str, arch: str) -> None:
     task = built.task
-    variant = VARIANTS[task.variant]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{variant.name}.py"
-        path.write_text(variant.source(task.long is not None))
-        adapted = adapt_unchecked(path, kernel, replace(DEFAULT_SHAPE, D=task.head_dim), task.dtype)
-        attention = adapted.reference.attention
-        built.kernels[kernel] = adapted.text
-        built.preconditions = attention.spec.preconditions
-        _compile(adapted.text, task, arch)
-        if task.long is not None:
-            built.extra = attention.extra(task.long)
-            built.captures = attention.captures(task.long, built.extra, {})
-            return
-        checker = Checker(attention, task.dtype, approximations(adapted.target))
-        first = (task.dtype, task.head_dim) == FORMS[0]
-        if not built.problems:
-            cases = gpu_cases(attention.spec, adapted.shape)
-            built.problems = checker.problems(cases if first else cases[::SPARSE])
-        if first and not built.mutant_problems:
-            built.mutant_problems = checker.problems(mutant_cases(attention.spec, adapted.shape))
+    adapted = adapt_example(task.variant, kernel, task.dtype, task.head_dim, task.long is not None)
+    attention = adapted.reference.attention
+    built.kernels[kernel] = adapted.text
+    built.preconditions = attention.spec.preconditions
+    _compile(adapted.text, task, arch)
+    if task.long is not None:
+        built.captures = captures_at(adapted, task.long)
+        return
+    checker = Checker(attention, task.dtype, approximations(adapted.target))
+    first = (task.dtype, task.head_dim) == FORMS[0]
+    if not built.problems:
+        cases = gpu_cases(attention.spec, adapted.shape)
+        built.problems = checker.problems(cases if first else cases[::SPARSE])
+    if first and not built.mutant_problems:
+        built.mutant_problems = checker.problems(mutant_cases(attention.spec, adapted.shape))
     if first:
         built.mutants += _mutants(adapted, kernel, task, arch)
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.build import DTYPES, KERNELS, SPARSE, Built, Task, load, one_thread, save
+from bench.build import DTYPES, KERNELS, SPARSE, Built, Task, in_processes, load, save
 from cubridge.backend.compile.compiler import compile_best
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.ir.diagnostics import CuError
@@ -40,13 +38,11 @@ class Drawn:
 def build_draws(count: int, arch: str, folder: Path, workers: int | None = None) -> list[Drawn]:
     """Draws 0 to `count`, even ones for sm80 and odd ones for sm90a, each that is accepted into a file of `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    processes = workers or max(1, (os.cpu_count() or 2) - 1)
-    with ProcessPoolExecutor(min(processes, count), get_context("spawn"), one_thread) as pool:
-        return list(pool.map(_build, range(count), [arch] * count, [folder] * count))
+    return in_processes(partial(_build, arch=arch, folder=folder), range(count), workers)
 
 
 def load_draws(folder: Path, drawn: Sequence[Drawn]) -> Iterator[Built]:
-    return load(folder, [_name(d.number) for d in drawn if not (d.refused or d.fault)], long=False)
+    return load(folder, [Task(_name(d.number), DTYPE, HEAD_DIM) for d in drawn if not (d.refused or d.fault)])
 
 
 def refusal_table(drawn: Sequence[Drawn]) -> str:

@@ -8,18 +8,21 @@ draws    references put together at random, adapted and judged on the GPU (--cou
 host     what one call costs on the host; without a GPU, all but the launch itself
 lists    lists of key tiles of masks that read data: against torch's, and what they take of a call
 backward the backward pass of every variant: gradients, wrong passes, times beside SDPA's and FlexAttention's
-time     every variant on both kernels beside eager PyTorch, SDPA and FlexAttention, interleaved
+time     every variant on both kernels beside its peers, interleaved
+lengths  full and causal attention over lengths, head layouts and head dims; goes on with what --out holds of it
 all      build, check, mutants, time
 
-`build` writes the folder --built, which the other commands read; they build first if it is missing. Prints tables and, with
---out DIR, writes them as JSON too. Exit codes: 0 all right, 3 numbers differ or a mutant passes, 5 no GPU."""
+`build` writes the folder --built, which the other commands read; they build what is missing in it. Prints tables and, with
+--out DIR, writes them as JSON too. Peers are eager PyTorch, SDPA, FlexAttention (by Triton, and by FlashAttention-4), and
+FlashAttention-3 and -4 where their packages can be imported; the results of each are compared with ours. Exit codes: 0 all
+right, 3 numbers differ or a mutant passes, 5 no GPU."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +31,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
 PEERS = ("eager", "sdpa", "flex")
+LIBRARIES = ("sdpa", "fa3", "fa4")
 
 if TYPE_CHECKING:
-    from bench.build import Built
+    from bench.build import Built, Task
+    from bench.speed import Measure
     from cubridge.ir.spec import Shape
 
 
@@ -52,11 +57,15 @@ def smoke(_: argparse.Namespace) -> int:
 
 
 def build(arguments: argparse.Namespace) -> int:
-    from bench.build import build as run
     from bench.build import tasks
 
+    return _build(arguments, tasks(arguments.variants, arguments.shape, check=not arguments.no_check))
+
+
+def _build(arguments: argparse.Namespace, wanted: Sequence[Task]) -> int:
+    from bench.build import build as run
+
     started = time.perf_counter()
-    wanted = tasks(arguments.variants, _long(arguments), check=not arguments.no_check)
     built = run(wanted, arguments.arch, arguments.built, arguments.workers)
     faults = [fault for item in built for fault in item.faults]
     slowest = max(built, key=lambda b: b.seconds)
@@ -105,11 +114,31 @@ def draws(arguments: argparse.Namespace) -> int:
 
 
 def timings(arguments: argparse.Namespace) -> int:
-    from bench.speed import all_ran, speed_faults, speed_table, time_all
+    from bench.row import faults_of
+    from bench.speed import all_ran, speed_table, time_all
 
-    rows = time_all(_built(arguments, long=True), _gpu(), arguments.peers, arguments.rounds)
+    rows = time_all(_built(arguments, long=True), _gpu(), _measure(arguments, PEERS))
     _report(arguments, "time", speed_table(rows), [asdict(r) for r in rows])
-    print("\n".join(speed_faults(rows)), flush=True)
+    print("\n".join(faults_of(rows)), flush=True)
+    return 0 if rows and all_ran(rows) else 3
+
+
+def lengths(arguments: argparse.Namespace) -> int:
+    from bench.cells import Kept, in_seconds, measure_cells
+    from bench.lengths import cells, lengths_table, shapes
+    from bench.row import faults_of
+    from bench.speed import all_ran
+
+    measure, out = _measure(arguments, LIBRARIES), arguments.out or arguments.built
+    wanted = cells(shapes(), arguments.inputs)
+    kept = Kept(out / "lengths.jsonl", measure.peers)
+    measure_cells(
+        wanted, kept, _gpu(), measure, arguments.arch, workers=arguments.workers, in_time=in_seconds(arguments.seconds)
+    )
+    measured = list(kept.of(wanted))
+    rows = [row for _, row in measured]
+    _report(arguments, "lengths", lengths_table(measured), [asdict(r) for r in rows])
+    print("\n".join([*faults_of(rows), f"{len(kept.left(wanted))} cells left"]), flush=True)
     return 0 if rows and all_ran(rows) else 3
 
 
@@ -122,19 +151,22 @@ def lists(arguments: argparse.Namespace) -> int:
 
 
 def backward(arguments: argparse.Namespace) -> int:
-    from bench.backward import build_backward, check_backward, check_table, speed_table, time_backward
+    from bench.backward import build_backward, check_backward, check_table
+    from bench.backward_speed import backward_table, build_timed, time_backward
+    from bench.row import faults_of
 
-    started, shape, device = time.perf_counter(), _long(arguments), _gpu()
-    built = build_backward(arguments.variants, shape, arguments.workers, arguments.arch)
-    print(f"built {len(built)} in {time.perf_counter() - started:.0f} s", flush=True)
+    started, device = time.perf_counter(), _gpu()
+    built = build_backward(arguments.variants, arguments.workers, arguments.arch)
+    wanted = [(name, shape) for name in arguments.variants for shape in arguments.shape]
+    timed = build_timed(wanted, arguments.arch, arguments.workers)
+    print(f"built {len(built) + len(timed)} in {time.perf_counter() - started:.0f} s", flush=True)
     outcomes = list(check_backward(built, device))
     _report(arguments, "backward", check_table(outcomes), [asdict(o) for o in outcomes])
     faults = [f"{o.variant} {o.form} {o.mutant or o.problem}: {o.fault}" for o in outcomes if o.fault]
     print("\n".join([*faults, f"checked after {time.perf_counter() - started:.0f} s"]), flush=True)
-    peers = [p for p in arguments.peers if p != "eager"]
-    rows = list(time_backward(built, shape, device, peers, arguments.rounds))
-    _report(arguments, "backward-time", speed_table(rows), [asdict(r) for r in rows])
-    print("\n".join(f"{r.variant} {n}: {t.fault}" for r in rows for n, t in r.timings.items() if t.fault), flush=True)
+    rows = time_backward(timed, device, _measure(arguments, PEERS[1:]))
+    _report(arguments, "backward-time", backward_table(rows), [asdict(r) for r in rows])
+    print("\n".join(faults_of(rows)), flush=True)
     return 3 if not outcomes or any(o.fault for o in outcomes) else 0
 
 
@@ -158,12 +190,15 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], ...]] = {
     "lists": (lists,),
     "backward": (backward,),
     "time": (timings,),
+    "lengths": (lengths,),
     "all": (build, check, mutants, timings),
 }
 
 
 def _parser() -> argparse.ArgumentParser:
     from bench.build import DEFAULT_BUILT
+    from bench.candidates import PEERS as CANDIDATES
+    from bench.inputs import DISTRIBUTIONS
     from bench.variants import VARIANTS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -173,26 +208,46 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--arch", default="sm_90a", help="what `build` compiles for")
     parser.add_argument("--workers", type=int, help="processes of `build`")
     parser.add_argument("--no-check", action="store_true", help="`build` only what `time` needs")
-    parser.add_argument("--shape", default="2,32,32,8192,8192,128", metavar="B,Hq,Hk,Lq,Lk,D", help="timed sizes")
-    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument(
+        "--shape",
+        nargs="+",
+        type=_shape,
+        default=[_shape("2,32,32,8192,8192,128")],
+        metavar="B,Hq,Hk,Lq,Lk,D",
+        help="timed sizes",
+    )
+    parser.add_argument("--peers", nargs="*", choices=CANDIDATES, help="beside what `time`, `backward`, `lengths` time")
+    parser.add_argument(
+        "--inputs", nargs="+", choices=DISTRIBUTIONS, default=["normal"], help="what is timed; `time`: the first"
+    )
+    parser.add_argument("--seconds", type=float, help="`lengths` begins no cell after so many")
     parser.add_argument("--rounds", type=int, default=7, help="samples of each candidate")
     parser.add_argument("--count", type=int, default=200, help="references that `draws` puts together")
     parser.add_argument("--out", type=Path, help="folder for results as JSON")
     return parser
 
 
-def _long(arguments: argparse.Namespace) -> Shape:
+def _shape(text: str) -> Shape:
     from cubridge.ir.spec import Shape
 
-    return Shape(*(int(n) for n in arguments.shape.split(",")))
+    return Shape(*(int(n) for n in text.split(",")))
+
+
+def _measure(arguments: argparse.Namespace, default: Sequence[str]) -> Measure:
+    from bench.candidates import importable
+    from bench.speed import Measure
+
+    peers = importable(default if arguments.peers is None else arguments.peers, print)
+    return Measure(peers, arguments.rounds, arguments.inputs[0])
 
 
 def _built(arguments: argparse.Namespace, long: bool) -> Iterator[Built]:
-    from bench.build import load
+    from bench.build import file_of, load, tasks
 
-    if not arguments.built.exists():
-        build(arguments)
-    return load(arguments.built, arguments.variants, long)
+    wanted = tasks(arguments.variants, arguments.shape if long else (), check=not long)
+    if missing := [task for task in wanted if not file_of(arguments.built, task).exists()]:
+        _build(arguments, missing)
+    return load(arguments.built, wanted)
 
 
 def _gpu():

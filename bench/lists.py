@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bench.build import KERNELS, Built
-from bench.speed import long_inputs
+from bench.inputs import long_inputs
 from bench.table import render
 from cubridge.backend.gpu.timing import Clock, cuda_clock, interleave
 from cubridge.backend.launch.call_plan import CallPlan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -43,14 +44,16 @@ def prefix(i: Tensor, j: Tensor, lq: int, lk: int) -> Tensor:
     return (j <= i) | (j < lq // 4)
 
 
-def window(left: int, right: int) -> Mask:
+@dataclass(frozen=True, slots=True)
+class Window:
     """Keys from `left` before the query's own to `right` after it, both included."""
 
-    def rule(i: Tensor, j: Tensor, lq: int, lk: int) -> Tensor:
-        own = i + (lk - lq)
-        return (j >= own - left) & (j <= own + right)
+    left: int
+    right: int
 
-    return by_position(rule)
+    def __call__(self, _: Extra, lq: int, lk: int) -> Visible:
+        left, right = self.left - (lk - lq), self.right + (lk - lq)
+        return lambda b, i, j: (j >= i - left) & (j <= i + right)
 
 
 def sink_window(sinks: int, width: int) -> Mask:

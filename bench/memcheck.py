@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from bench.build import DEFAULT_BUILT, Built, load  # noqa: E402
+from bench.build import DEFAULT_BUILT, Built, load, tasks  # noqa: E402
 from bench.correctness import run as launch  # noqa: E402
 from bench.smoke import base_kernel  # noqa: E402
 from bench.variants import VARIANTS  # noqa: E402
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     if arguments.command == "planted":
         launch_planted()
     else:
-        launch_each(load(arguments.built, list(VARIANTS), long=False))
+        launch_each(load(arguments.built, tasks(list(VARIANTS), (), check=True)))
     return 0
 
 

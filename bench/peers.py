@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench.masks import Visible, everything, tensor
 from bench.variants import BenchVariant
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import FlexKernelOptions
 
 Work = Callable[[], object]
 CAP: Final = 30.0
@@ -116,6 +119,7 @@ _BIASES: Final[dict[str, Callable[[Setting], Tensor]]] = {
 
 
 Compile = Callable[[Callable[..., Tensor]], Callable[..., Tensor]]
+Backend = Literal["TRITON", "FLASH"]
 
 
 def compile_static(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -123,8 +127,9 @@ def compile_static(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return torch.compile(function, dynamic=False)
 
 
-def flex(setting: Setting, compiled_by: Compile = compile_static) -> Work | None:
-    """FlexAttention with a block mask; a sink is a correction of its result by the log-sum-exp. None where it cannot say it."""
+def flex(setting: Setting, compiled_by: Compile = compile_static, backend: Backend = "TRITON") -> Work | None:
+    """FlexAttention with a block mask; a sink is a correction of its result by the log-sum-exp. None where it cannot say it.
+    `backend`: FLASH is FlashAttention-4."""
     from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
     variant, (lq, lk) = setting.variant, setting.lengths
@@ -139,13 +144,19 @@ def flex(setting: Setting, compiled_by: Compile = compile_static) -> Work | None
             return visible(b, i, j)
 
         block_mask = create_block_mask(mask_mod, batch, None, lq, lk, device=str(setting.q.device))
-    grouped = setting.grouped
+    grouped, options = setting.grouped, cast("FlexKernelOptions", {"BACKEND": backend})
     if variant.score == "sink":
         sinks = tensor(setting.extra, "sinks")
 
         def with_sink(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             out, aux = flex_attention(
-                q, k, v, block_mask=block_mask, enable_gqa=grouped, return_aux=AuxRequest(lse=True)
+                q,
+                k,
+                v,
+                block_mask=block_mask,
+                enable_gqa=grouped,
+                return_aux=AuxRequest(lse=True),
+                kernel_options=options,
             )
             return out * torch.sigmoid(aux.lse - sinks[None, :, None])[..., None].to(out.dtype)
 
@@ -154,8 +165,9 @@ def flex(setting: Setting, compiled_by: Compile = compile_static) -> Work | None
     score_mod = SCORES[variant.score](setting) if variant.score else None
     attention = compiled_by(flex_attention)
     return lambda: attention(
-        setting.q, setting.k, setting.v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped
-    )
+        setting.q, setting.k, setting.v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped,
+        kernel_options=options,
+    )  # fmt: skip
 
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]

@@ -67,8 +67,8 @@ VARIANTS: Final[dict[str, BenchVariant]] = {
         BenchVariant("full", masks.everything, goal=685),
         BenchVariant("causal_top_left", masks.top_left, causal=True, goal=650),
         BenchVariant("causal_bottom_right", masks.bottom_right, causal=True, goal=650),
-        BenchVariant("sliding_window_causal", masks.window(1023, 0), constants={"WINDOW": 1024}, goal=500),
-        BenchVariant("sliding_window_two_sided", masks.window(512, 512), constants={"LEFT, RIGHT": "512, 512"}),
+        BenchVariant("sliding_window_causal", masks.Window(1023, 0), constants={"WINDOW": 1024}, goal=500),
+        BenchVariant("sliding_window_two_sided", masks.Window(512, 512), constants={"LEFT, RIGHT": "512, 512"}),
         BenchVariant("sink_window", masks.sink_window(4, 1024), constants={"SINKS, WINDOW": "4, 1024"}),
         BenchVariant(
             "global_sliding_window", masks.global_window(64, 1024), constants={"GLOBAL, WINDOW": "64, 1024"}, goal=510

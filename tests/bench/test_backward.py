@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from bench import backward
-from bench.backward import build_one, check_backward, check_table, speed_table, time_backward
+from bench.backward import build_one, check_backward, check_table
+from bench.backward_speed import Timed, _build, backward_table, time_backward
+from bench.row import faults_of
+from bench.speed import Measure
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.ir.spec import Shape
 from tests.bench.test_lists import clock
@@ -19,7 +22,7 @@ SHAPE = Shape(1, 2, 1, 70, 130, 64)
 def test_gradients_are_judged_and_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backward, "SHAPES", (replace(SHAPE, D=0),))
     device = PtxDevice(schedules=ONE_SCHEDULE)
-    built = build_one("causal_bottom_right", "bf16", 64, None)
+    built = build_one(("causal_bottom_right", "bf16", 64))
     assert built.fault == "" and not built.mutants
     lowered = built.texts
     assert lowered is not None
@@ -34,12 +37,20 @@ def test_gradients_are_judged_and_timed(monkeypatch: pytest.MonkeyPatch) -> None
     built.texts = built.mutants.pop("dq of half the size")
     (wrong,) = check_backward([built], device)
     assert "dq at" in wrong.fault and ", expected" in wrong.fault
-    (missing,) = check_backward([build_one("causal_bottom_right", "bf16", 96, None)], device)
+    (missing,) = check_backward([build_one(("causal_bottom_right", "bf16", 96))], device)
     assert missing.fault
-    long = build_one("causal_bottom_right", "bf16", 64, SHAPE)
-    (row,) = time_backward([long], SHAPE, device, ["sdpa"], 1, clock)
-    assert row.timings["sm90a"].median == 1.0 and "sm90a" in speed_table([row])
+
+
+def test_it_is_timed_beside_its_peers() -> None:
+    (timed,) = _build([Timed("causal_bottom_right", SHAPE)], "sm_90a")
+    wrong = Timed("causal_bottom_right", replace(SHAPE, D=96))
+    row, missing = time_backward(
+        [timed, wrong], PtxDevice(schedules=ONE_SCHEDULE), Measure(["sdpa", "fa3"], 1, clock=clock)
+    )
+    assert row.timings["sm90a"].median == 1.0 and "sm90a" in backward_table([row])
     assert row.flops == 2.5 * 4.0 * 2 * 64 * (torch.ones(70, 130).tril(60).sum().item())
+    assert row.timings.keys() == {"SDPA mask", "sm90a"} == {*row.differences, "sm90a"}
+    assert missing.fault == "RuntimeError: not built" and faults_of([row]) == []
 
 
 def _wrong(text: backward.KernelText) -> backward.KernelText:

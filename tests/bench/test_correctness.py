@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from bench.build import Built, Task, load, save, tasks
+from bench.build import Built, Task, alike, file_of, load, save, tasks
 from bench.correctness import check, check_mutants, failures, mutant_table, mutants_hold, outcome_table
 from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
@@ -82,14 +83,14 @@ def test_too_few_mutants_fail(built: Built) -> None:
 
 def test_what_is_built_travels_as_files(built: Built, tmp_path) -> None:
     save(tmp_path, built)
-    assert not list(load(tmp_path, ["alibi"], long=False)) and not list(load(tmp_path, ["full"], long=True))
-    (again,) = load(tmp_path, ["full"], long=False)
+    (again,) = load(tmp_path, [built.task])
     assert again.task == built.task and again.kernels == built.kernels
     assert torch.equal(again.problems[0].out, built.problems[0].out)
 
 
 def test_each_variant_is_timed_once_and_checked_in_every_form() -> None:
-    shape = Shape(2, 32, 32, 8192, 8192, 128)
-    wanted = tasks(list(VARIANTS), shape, check=True)
-    assert len(wanted) == len(set(wanted)) == 5 * len(VARIANTS)
-    assert [t.long for t in tasks(["full"], shape, check=False)] == [shape]
+    shapes = [Shape(2, 32, 32, length, length, 128) for length in (4096, 8192)]
+    wanted = tasks(list(VARIANTS), shapes, check=True)
+    assert len(wanted) == len({file_of(Path(), task) for task in wanted}) == 6 * len(VARIANTS)
+    assert [t.long for t in tasks(["full"], shapes, check=False)] == shapes
+    assert [len(group) for group in alike(wanted)] == [2] * len(VARIANTS) + [1] * 4 * len(VARIANTS)
