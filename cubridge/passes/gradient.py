@@ -6,7 +6,7 @@ comes from the spec: `probs_grad`, `score_grad`, and the factors of dq and dk.""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -273,10 +273,8 @@ class _Pairs:
         body = [a for s in _assigns(self.kernel, region) for a in powers.statements(s)]
         kernel = approximated(with_region(self.kernel, region, body), region, _STEMS[region])
         params = HostParams(kernel, _STEMS[region])
-        body = tuple(
-            replace(s, value=params.lower(s.value)) for s in kernel.region(region).body if isinstance(s, Assign)
-        )
-        self.kernel = with_region(params.kernel, region, body)
+        body = [replace(s, value=params.lower(s.value)) for s in kernel.region(region).body if isinstance(s, Assign)]
+        self.kernel = with_region(params.kernel, region, _shared(body))
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
@@ -331,6 +329,17 @@ class _Powers:
                 return result
             case _:
                 return node
+
+
+def _shared(body: Sequence[Assign]) -> list[Assign]:
+    """Without a second computation of what a local holds."""
+    known: dict[Node, Expr] = {}
+    result: list[Assign] = []
+    for statement in body:
+        result.append(replace(statement, value=rewrite(statement.value, lambda n: known.get(n, n))))
+        if isinstance(statement.target, Name) and statement.target.id not in ("s", *_WORDS):
+            known[statement.value] = statement.target
+    return result
 
 
 def substitute_attr(expr: Expr, values: Mapping[Expr, Expr]) -> Expr:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from cubridge.ir.algebra.exprs import MIRRORED, number
+from cubridge.ir.algebra.exprs import MIRRORED, number, product
 from cubridge.ir.nodes import (
     COMPARISONS,
     NAMED_CONSTANTS,
@@ -53,8 +53,8 @@ class HostParams:
         host = host_value(expr, self.kernel)
         if host is not None:
             return self._param(host, name)
-        match expr:
-            case Binary("*" | "/" as op, left, right):
+        match _gathered(expr, self.kernel):
+            case Binary("*" | "/" as op, left, right) as expr:
                 stem = _captured_name(left) or _captured_name(right) or self.stem
                 return replace(expr, left=self._lower(left, f"{stem}_scale"), right=self._lower(right, f"{stem}_scale"))
             case Binary("+" | "-", left, right):
@@ -152,6 +152,29 @@ class HostParams:
         known = (f.name for f in self.kernel.params if f.type == Scalar(DType.I32, host) and not f.fixed)
         name = next(known, None)
         return param(name) if name is not None else self._new(f"{self.stem}_bound", Scalar(DType.I32, host))
+
+
+def _gathered(expr: Expr, kernel: Kernel) -> Expr:
+    """A product with its host factors in one, if there are several: `s * D ** -0.5 / 30.0` multiplies once."""
+    found: list[Expr] = []
+
+    def without(node: Expr) -> Expr | None:
+        if host_value(node, kernel) is not None:
+            found.append(node)
+            return None
+        match node:
+            case Binary("*", left, right):
+                a, b = without(left), without(right)
+                return replace(node, left=a, right=b) if a is not None and b is not None else a or b
+            case Binary("/", left, right) if host_value(right, kernel) is not None:
+                found.append(Binary("/", FloatLit(1.0), right))
+                return without(left)
+            case _:
+                return node
+
+    rest = without(expr)
+    factor = product(found)
+    return expr if rest is None or factor is None or len(found) < 2 else Binary("*", rest, factor)
 
 
 _ROUNDING: Final = {"<": "ceil", "<=": "floor", ">": "floor", ">=": "ceil"}

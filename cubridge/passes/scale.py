@@ -115,6 +115,8 @@ def scale_of(expr: Expr) -> Scale:
             return scale_of(base) ** 0.5
         case Call("rsqrt", (base,)) if _may_distribute(scale_of(base), -0.5):
             return scale_of(base) ** -0.5
+        case Call("rcp", (base,)) if scale_of(base).coefficient:
+            return scale_of(base) ** -1
         case Call("f32", (operand,)):
             return scale_of(operand)
         case _:

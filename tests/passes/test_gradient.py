@@ -62,8 +62,12 @@ def problem(name: str, kind: str = "index-coded V", shape: Shape = SMALL) -> Gra
 
 REGIONS: Final = {
     ("softcap", "score_grad"): """
-    x_0 = (lse + log2(w)) * LN2 * p.slope_scale
+    x_0 = (lse + log2(w)) * p.slope_scale
     ds = where(w > 0.0, ds * (1.0 - x_0 * x_0), 0.0)""",
+    ("comb", "score"): """
+    x_0 = tanh_approx(s * p.score_scale)
+    kept.slope = 1.0 - x_0 * x_0
+    s = x_0""",
     ("relu_causal", "query_sequence"): """
     lo = tile.kv_start // BLOCK_Q
     hi = ceil_div(Lq, BLOCK_Q)

@@ -122,7 +122,7 @@ def test_17_lse_is_in_natural_units_and_compared(kernel: str, emulated: bool) ->
 @EACH
 @EMULATED
 def test_18_logits_beyond_the_accurate_range_do_not_pass(kernel: str, emulated: bool) -> None:
-    """q = k = 133120: an exponent that is not exactly 0 overflows, as it does on an H200; the emulator's sums happen to be exact."""
+    """q = k = 133120: an exponent that is not exactly 0 overflows, as on an H200; the emulator's sums happen to be exact."""
     q, k, v = random_inputs(1, 2, 1, 70, 130)
     result = run(
         softmax, (torch.full_like(q, 133120.0), torch.full_like(k, 133120.0), v), kernel=kernel, emulated=emulated
