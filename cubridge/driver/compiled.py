@@ -31,6 +31,7 @@ from cubridge.judge.checker import Checker, approximations
 from cubridge.judge.plan import Case, emulator_cases, gpu_cases
 from cubridge.judge.readable import check_readable
 from cubridge.judge.runners import LaunchRunner
+from cubridge.passes.constant_reference import has_constant_reference
 from cubridge.verify.ranges import captured_bound
 from cubridge.verify.size_limits import launch_preconditions
 
@@ -214,6 +215,9 @@ class DeviceCheck:
         if dtype != self.adapted.dtype and not means_the_same(self.adapted.reference, dtype):
             message = f"in {dtype} the reference computes something else than in {self.adapted.dtype}"
             raise Refused(Diagnostic("CU824", message, help=f'adapt it with dtype="{dtype}"'))
+        if dtype == "fp16" and dtype != self.adapted.dtype and has_constant_reference(traced.spec, self.adapted.target):
+            message = "the kernel takes no row maximum, and its weights leave the range of fp16"
+            raise Refused(Diagnostic("CU824", message, help='adapt the reference with dtype="fp16"'))
         note = self.folder / f"{content_key(kernel.key, traced.spec)}.checked"
         if note.exists():
             return

@@ -10,6 +10,7 @@ from cubridge.ir.printer import print_expr
 from cubridge.ir.source import NOWHERE
 from cubridge.ir.spec import AttentionSpec, Capture, Remark
 from cubridge.ir.types import DType
+from cubridge.passes.constant_reference import VALUE_BITS, has_constant_reference
 from cubridge.verify.ranges import LARGEST, captured_bound
 from cubridge.verify.size_limits import launch_preconditions
 
@@ -35,6 +36,8 @@ def found(spec: AttentionSpec, target: Kernel) -> Found:
 def _assumed_by(target: Kernel, spec: AttentionSpec) -> Iterator[str]:
     if any(isinstance(f.type, TileList) for f in target.params):
         yield "key tiles are listed by data before each launch; where lists pass 64 MiB, neighbouring query tiles share one"
+    if has_constant_reference(spec, target):
+        yield f"scores have bounds, so no row maximum is taken: values are at most 2 ** {VALUE_BITS} in size"
     bound = captured_bound(target)
     if bound < LARGEST and any(c.dtype == DType.I32 for c in spec.captures):
         yield f"captured integers are at most {bound} in size, so that 32 bits hold what is computed with them"

@@ -209,6 +209,8 @@ class _Pairs:
         """What weights are, times what the output's sum is multiplied by: the reference of a softmax is the saved `lse`."""
         value = self._own(_final(self.forward, "row_probs", "s"))
         value = substitute_attr(value, {Attr(Name("row"), "m_exponent"): _LSE})
+        if self.g.forward.shift:
+            value = _relative_to_lse(value)
         if any(isinstance(n, Attr) and n.base == Name("row") for n in walk(value)):
             raise _refuse("weights that read the state of a row", value)
         factor = None if self.g.coefficients else self._output_scale()
@@ -275,6 +277,18 @@ class _Pairs:
         params = HostParams(kernel, _STEMS[region])
         body = [replace(s, value=params.lower(s.value)) for s in kernel.region(region).body if isinstance(s, Assign)]
         self.kernel = with_region(params.kernel, region, _shared(body))
+
+
+def _relative_to_lse(weight: Expr) -> Expr:
+    """The weight of a softmax whose reference is a constant."""
+    match weight:
+        case Call("exp2", (Binary("*", Name("s"), _) as exponent,)):
+            pass
+        case Call("exp2", (Binary("-", Binary("*", Name("s"), _) as exponent, Attr(Name("p"))),)):
+            pass
+        case _:
+            return weight
+    return Call("exp2", (Binary("-", exponent, _LSE),))
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------

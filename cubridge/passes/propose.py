@@ -15,6 +15,7 @@ from cubridge.ir.walk import free_names, map_children, substitute, walk
 from cubridge.passes.approximate import Approximate
 from cubridge.passes.base import Pass, refusal
 from cubridge.passes.captures import BindCaptured, PlaceCaptured
+from cubridge.passes.constant_reference import ConstantReference
 from cubridge.passes.dce import DropDeadCode
 from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
@@ -27,6 +28,7 @@ from cubridge.passes.pipeline import Pipeline
 from cubridge.passes.row_bounds import RowBounds
 from cubridge.passes.scale import ONE, Scale
 from cubridge.passes.score import FoldScale, RewriteScore
+from cubridge.passes.score_range import score_range
 from cubridge.passes.simplify import Simplify
 from cubridge.passes.terms import Algebra, Terms
 
@@ -46,6 +48,7 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
         FoldScale(),
         RewriteMask(seen),
         RewriteNormalize(weight, spec.finalize, rows, spec.lse),
+        *([ConstantReference()] if _is_bounded_softmax(spec) else []),
         Approximate(),
         InferKvRange(),
         ListTiles(),
@@ -97,6 +100,16 @@ def _constants_in_weight(spec: AttentionSpec) -> AttentionSpec:
     x = {"x": added([(1, Name("x")), *constants])}
     rows = tuple(replace(r, body=substitute(r.body, x)) for r in spec.rows)
     return replace(spec, score=rest, weight=substitute(spec.weight, x), rows=rows)
+
+
+def _is_bounded_softmax(spec: AttentionSpec) -> bool:
+    """Weights that are exponentials of a score with bounds, and one sum of them: these may do without a maximum."""
+    weight = spec.weight
+    is_softmax = weight == _SOFTMAX and [(r.kind, r.body, r.over) for r in spec.rows] == [("sum", weight, spec.mask)]
+    return spec.shift and is_softmax and score_range(spec.score).is_bounded
+
+
+_SOFTMAX: Final = Call("exp", (Binary("-", Name("x"), Name("m")),))
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------------

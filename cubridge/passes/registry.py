@@ -7,6 +7,7 @@ from typing import Final
 from cubridge.passes.approximate import Approximate
 from cubridge.passes.base import Pass
 from cubridge.passes.captures import BindCaptured, PlaceCaptured
+from cubridge.passes.constant_reference import ConstantReference
 from cubridge.passes.dce import DropDeadCode
 from cubridge.passes.hoist import Hoist
 from cubridge.passes.kv_range import InferKvRange
@@ -26,6 +27,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         FoldScale,
         RewriteMask,
         RewriteNormalize,
+        ConstantReference,
         DropRowState,
         Approximate,
         PlaceCaptured,

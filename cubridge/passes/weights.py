@@ -129,7 +129,7 @@ class _Weights:
     def _without_factor(self, weight: Expr) -> Expr:
         """The weight without its constant factor, which the output takes at the end. Weights in fp16 keep the unit of the
         score: raw dot products may be too large for it."""
-        in_unit = weight if _is_narrow(self.kernel) else substitute(weight, {"x": self._natural()})
+        in_unit = weight if is_narrow(self.kernel) else substitute(weight, {"x": self._natural()})
         terms = Algebra(self.kernel).terms(in_unit)
         if len(terms) != 1:
             return weight
@@ -207,6 +207,6 @@ class _Weights:
         self.kernel = with_region(self.kernel, "row_update", (*update, assign(row(name), new)))
 
 
-def _is_narrow(kernel: Kernel) -> bool:
+def is_narrow(kernel: Kernel) -> bool:
     """Does the kernel take weights in fp16."""
     return any(isinstance(f.type, Global | TensorMap) and f.type.dtype is DType.F16 for f in kernel.params)

@@ -94,7 +94,7 @@ def test_a_pipeline_in_the_first_line_is_read_at_its_place(kernel: Path, tmp_pat
 
 
 def test_passes_are_listed_and_explained(own: Path) -> None:
-    assert b"rewrite-mask       Replace the mask" in cuirc("opt", "--list-passes").out
+    assert b"rewrite-mask        Replace the mask" in cuirc("opt", "--list-passes").out
     assert b"rename" in cuirc("opt", "--load", own, "--list-passes").out
     assert b"`keep`: an expression, needed" in cuirc("opt", "--help-pass", "rewrite-mask").out
     fails(["opt", "--help-pass", "rewrite-maks"], "CU501", 1)

@@ -56,6 +56,7 @@ class Interval:
 EVERYTHING: Final = Interval(-math.inf, math.inf)
 NONNEGATIVE: Final = Interval(0, math.inf)
 POSITIVE: Final = Interval(_LEAST_POSITIVE, math.inf)
+_WITHIN_ONE: Final = Interval(-1, 1)
 AT_LEAST_ONE: Final = Interval(1, math.inf)
 
 
@@ -187,6 +188,7 @@ REALS: Final[Images] = {
     ("floor", 1): _rounded(math.floor),
     ("ceil", 1): _rounded(math.ceil),
     ("round", 1): _rounded(round),
+    **{(fn, 1): lambda _: _WITHIN_ONE for fn in ("tanh", "tanh_approx", "erf", "sin", "cos")},
 }
 """Those of finite numbers."""
 

@@ -427,12 +427,12 @@ def _linear_facts(facts: list[tuple[Sum, int]]) -> Iterator[Claim]:
         sum_ = linear(value, unknowns)
         yield smt.compared(">" if sign > 0 else "<" if sign < 0 else "==", sum_, smt.fraction(0))
     for product, unknown in unknowns.items():
-        yield from _within(unknown, interval_of(product))
+        yield from within(unknown, interval_of(product))
         if _shown_sign(Sum({product: Fraction(1)})) == 1:
             yield smt.compared(">", unknown, smt.fraction(0))
 
 
-def _within(unknown: Number, interval: Interval) -> Iterator[Claim]:
+def within(unknown: Number, interval: Interval) -> Iterator[Claim]:
     if interval.low is not None:
         yield smt.compared(">=", unknown, smt.fraction(interval.low))
     if interval.high is not None:

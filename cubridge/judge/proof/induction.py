@@ -16,8 +16,9 @@ from cubridge.ir.walk import free_names, map_children, walk
 from cubridge.judge.proof import smt
 from cubridge.judge.proof.cases import Cases
 from cubridge.judge.proof.evaluator import NAN, ONE_VALUE, ZERO_VALUE, Evaluator, Infinite, Value
-from cubridge.judge.proof.formulas import LINEAR_EFFORT, Formulas, Ratio, linear
+from cubridge.judge.proof.formulas import LINEAR_EFFORT, Formulas, Ratio, linear, within
 from cubridge.judge.proof.integers import Integers
+from cubridge.judge.proof.intervals import interval_of
 from cubridge.judge.proof.read import ReadSpec, RowField, new, old
 from cubridge.judge.proof.smt import Claim, Number
 from cubridge.judge.proof.sums import ZERO, Product, Sum, number
@@ -32,15 +33,17 @@ _ORDERS: Final = (("largest",), ("largest", _TOP_BEFORE), (_TOP_BEFORE, "largest
 Names = Mapping[str, Value]
 
 
-def check_induction(read: ReadSpec, integers: Integers) -> None:
-    """Errors: Unproved with the first thing that is not shown."""
-    _Induction(read, Formulas(Cases(), integers)).check()
+def check_induction(read: ReadSpec, integers: Integers, is_relative: bool) -> None:
+    """`is_relative`: the reference's weights are relative to any number of the row.
+    Errors: Unproved with the first thing that is not shown."""
+    _Induction(read, Formulas(Cases(), integers), is_relative).check()
 
 
 @dataclass
 class _Induction:
     read: ReadSpec
     formulas: Formulas
+    is_relative: bool
 
     def check(self) -> None:
         self._in_every_case(self._start)
@@ -53,6 +56,9 @@ class _Induction:
         for parts in dict.fromkeys(self._relative_parts(b) for b in bodies):
             for top, *others in _ORDERS if parts else ():
                 self._in_every_case(lambda parts=parts, top=top, others=others: self._near(parts, top, (*others,)))
+        for body in dict.fromkeys(bodies) if self.is_relative else ():
+            if not self._relative_parts(body):
+                self._in_every_case(lambda body=body: self._bounded(body))
 
     def _in_every_case(self, step: Callable[[], None]) -> None:
         for _ in self.formulas.cases.runs(lambda: self._unless_impossible(step)):
@@ -223,6 +229,13 @@ class _Induction:
         if not _is_near(goals, known, below, self.formulas):
             raise Unproved("weights may overflow or vanish: the reference of a row may be far from its largest score")
 
+    def _bounded(self, body: Expr) -> None:
+        """Without a reference of the row, it is the scores that keep every weight near 1."""
+        score = self._value(self.read.score, {"s": self.formulas.symbol("s")})
+        goals = self._exponents((body,), {"x": score})
+        if goals and not _is_near(goals, (), [], self.formulas):
+            raise Unproved("weights may overflow or vanish: the scores have no bounds, and the row has no reference")
+
     def _relative_parts(self, body: Expr) -> tuple[Expr, ...]:
         """What of a weight is relative to the references: the exponentials that it is a sum of, or the whole of it."""
         references = {new(r.name).id for r in self._references()}
@@ -346,9 +359,10 @@ def _multipliers(goals: tuple[Sum, ...], facts: list[Sum], formulas: Formulas) -
 
 
 def _known_numbers(unknowns: Mapping[Product, Number]) -> list[Claim]:
-    """Bounds of products that are numbers: powers of log(2)."""
+    """Bounds of products: powers of log(2), and what functions have."""
     found: list[Claim] = []
     for known, unknown in unknowns.items():
+        found += within(unknown, interval_of(known))
         match [*known.powers]:
             case [(atom, power)] if atom.name == "LN2" and known.exponent is None:
                 value = 0.6931471805599453 ** float(power)

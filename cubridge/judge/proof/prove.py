@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from cubridge.ir.nodes import Kernel, TileList
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.tile_shape import head_dim
+from cubridge.ir.walk import free_names
 from cubridge.judge.proof import smt
 from cubridge.judge.proof.apart import apart, as_written
 from cubridge.judge.proof.captured import check_captures
@@ -124,4 +125,5 @@ class _Proof:
 
     def _rows(self) -> None:
         self._after("weight").rows()
-        check_induction(self._comparison.read, self._integers())
+        is_relative = self.spec.shift and "m" in free_names(self.spec.weight)
+        check_induction(self._comparison.read, self._integers(), is_relative)

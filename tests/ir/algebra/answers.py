@@ -54,7 +54,23 @@ def _form_faults(algebra: Algebra, entry: Entry) -> Iterator[str]:
 
 _MOST: Final = 3
 _ENDS: Final = [(low, high) for low in range(-_MOST, _MOST + 1) for high in range(low, _MOST + 1)]
-_UNARY: Final = ("abs", "i32", "i64", "floor", "ceil", "round", "f32", "sqrt", "rsqrt", "exp", "exp2")
+_UNARY: Final = (
+    "abs",
+    "i32",
+    "i64",
+    "floor",
+    "ceil",
+    "round",
+    "f32",
+    "sqrt",
+    "rsqrt",
+    "exp",
+    "exp2",
+    "tanh",
+    "erf",
+    "sin",
+    "cos",
+)
 _OPERATORS: Final = ("+", "-", "*", "/", "//", "%", "**")
 _BINARY: Final = (*_OPERATORS, "ceil_div", "floor_div", "floor_mod", "minimum", "maximum")
 

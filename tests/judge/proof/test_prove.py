@@ -6,12 +6,19 @@ import pytest
 
 from cubridge.driver.reference import read_reference
 from cubridge.driver.transfer import transfer_unverified
+from cubridge.ir.algebra.interval import Interval
 from cubridge.ir.spec import Capture
 from cubridge.judge.proof.part import PARTS, Part
 from cubridge.judge.proof.prove import prove, prove_part
+from cubridge.passes import constant_reference
+from cubridge.passes.constant_reference import ConstantReference
+from cubridge.passes.normalize import RewriteNormalize
+from cubridge.passes.pipeline import Pipeline
+from cubridge.passes.propose import propose
+from cubridge.passes.runner import run_pipeline
 from tests.judge.proof.targets import changed, source, spec, target
 from tests.judge.proof.wrong import WRONG, Wrong
-from tests.passes.specs import CASES
+from tests.passes.specs import CASES, softmax
 from tests.support.specs import softmax_spec
 from tests.support.variants import VARIANTS
 
@@ -99,6 +106,16 @@ def test_a_captured_number_has_any_name(name: str) -> None:
     assert unproved(prove(kernel, named)) == []
     wrong = softmax_spec(mask=f"({mask}) & (j != i + 593)", captures=captures)
     assert prove_part(kernel, wrong, "mask").refuted
+
+
+@pytest.mark.parametrize("score", ["s * D ** -0.5", "50 * tanh(s)", "tanh(s) + c[j]", "minimum(s, 1.0)"])
+def test_without_a_reference_scores_need_bounds(score: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constant_reference, "exponent_range", lambda *_: Interval(-1, 1))
+    wanted = softmax(score, captures="c f32 Lk")
+    steps = [s for s in propose(wanted, source()).passes if not isinstance(s, ConstantReference)]
+    at = next(n for n, s in enumerate(steps) if isinstance(s, RewriteNormalize))
+    target = run_pipeline(source(), Pipeline((*steps[: at + 1], ConstantReference(), *steps[at + 1 :])))
+    assert "scores have no bounds" in prove_part(target, wanted, "rows").because
 
 
 def test_growth_ends_early() -> None:
