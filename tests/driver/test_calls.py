@@ -424,7 +424,7 @@ def test_vmap_says_that_there_is_no_rule(plain: AttentionOperator) -> None:
 def test_a_call_past_the_dispatcher_gives_what_the_operator_of_pytorch_gives(gathering: AttentionOperator) -> None:
     table, index = torch.arange(9.0), torch.arange(L * L).view(L, L) % 9
     bare = getattr(torch.ops.cubridge, gathering.name.split("::")[1])
-    assert torch.equal(bare(*qkv(), [table, index], [0, 0]), gathering(*qkv(), table, index))
+    assert torch.equal(bare(*qkv(), [table, index], [], [True, True]), gathering(*qkv(), table, index))
 
 
 # ---- no keys ---------------------------------------------------------------------------------------------------------

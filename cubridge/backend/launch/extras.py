@@ -128,19 +128,22 @@ def check_value(name: str, value: object) -> None:
         raise _bad_call(f"`{name}` holds complex numbers, which no kernel reads")
 
 
-def split_extras(values: Sequence[object], names: Sequence[str]) -> tuple[list[Tensor | None], list[Number]]:
-    """Values of extra arguments as the two lists of an operator of PyTorch; one holds None or 0 where the other holds the
-    value. Errors: CU821."""
+def split_values(values: Sequence[object], names: Sequence[str]) -> tuple[list[Tensor], list[Number], list[bool]]:
+    """Values of a call as the lists of an operator of PyTorch: the tensors, the numbers, and of each value whether it is a tensor.
+    A list of tensors holds no None: with one, PyTorch loses the gradients of the others. Errors: CU821."""
     for name, value in zip(names, values, strict=True):
         check_value(name, value)
-    tensors = [v if isinstance(v, torch.Tensor) else None for v in values]
-    numbers = [v if isinstance(v, (bool, int, float)) else 0 for v in values]
-    return tensors, numbers
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    numbers = [v for v in values if isinstance(v, (bool, int, float))]
+    return tensors, numbers, [isinstance(v, torch.Tensor) for v in values]
 
 
-def joined_extras(tensors: Sequence[Tensor | None], numbers: Sequence[Number]) -> tuple[object, ...]:
-    """The values that `split_extras` split."""
-    return tuple(number if tensor is None else tensor for tensor, number in zip(tensors, numbers, strict=True))
+def joined_values(
+    tensors: Sequence[Tensor], numbers: Sequence[Number], are_tensors: Sequence[bool]
+) -> tuple[object, ...]:
+    """The values that `split_values` split."""
+    of_tensors, of_numbers = iter(tensors), iter(numbers)
+    return tuple(next(of_tensors) if is_tensor else next(of_numbers) for is_tensor in are_tensors)
 
 
 def _bad_call(message: str, help_: str | None = None) -> CuError:

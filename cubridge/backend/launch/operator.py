@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from cubridge.backend.launch.extras import (
     bind_extras,
     bind_inputs,
     check_tensors,
-    split_extras,
+    split_values,
     without_data,
 )
 from cubridge.backend.launch.kinds import OtherKindError
@@ -62,15 +61,15 @@ class OperatorPlan:
     """Names of q, k, v in the reference, by which a call may give them."""
     needs_keys: bool = False
     """Is the LSE of a row another than -inf where there are no keys at all, as one that a sink joins?"""
+    free: tuple[str, ...] = field(init=False)
+    """The arguments that a call gives."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "free", tuple(a.name for a in self.arguments if not a.fixed))
 
     @property
     def outputs(self) -> tuple[str, ...]:
         return (OUTPUT, LSE) if self.gives_lse else (OUTPUT,)
-
-    @cached_property
-    def free(self) -> tuple[str, ...]:
-        """The arguments that a call gives."""
-        return tuple(a.name for a in self.arguments if not a.fixed)
 
     def named(self, inputs: Inputs, values: Values) -> dict[str, object]:
         """The arguments of a call by their names."""
@@ -112,16 +111,14 @@ class AttentionOperator:
         state = self.plan.captures.state()
         if torch.is_grad_enabled() or in_forward_mode():
             refuse_gradients({**self.plan.named(inputs, values), **state})
+        given = (*values, *state.values())
         if must_be_dispatched(inputs):
-            return self._operator(*inputs, *split_extras(values, self.plan.free))
-        return as_result(self._run(inputs, (*values, *state.values())))
+            return self._operator(*inputs, *split_values(given, (*self.plan.free, *state)))
+        return as_result(self.run(inputs, given))
 
-    def run(self, inputs: Inputs, values: Values) -> list[Tensor]:
-        """What the operator does on real tensors. `values`: the extra arguments, without the fixed ones."""
-        return self._run(inputs, (*values, *self.plan.captures.state().values()))
-
-    def _run(self, inputs: Inputs, given: Values) -> list[Tensor]:
-        """`given`: the extra arguments, and what the reference keeps."""
+    def run(self, inputs: Inputs, given: Values) -> list[Tensor]:
+        """What the operator does on real tensors. `given`: the extra arguments without the fixed ones, and what the reference
+        keeps."""
         try:
             form = call_form((*inputs, *given), self._align)
         except (RuntimeError, NotImplementedError) as error:
@@ -149,9 +146,14 @@ class AttentionOperator:
             named = dict(zip(self.plan.free, given, strict=False))
             other = self._specialise(named, sizes, error)
             bind_extras(other.plan.arguments, (), named)
+            names = (*self.plan.free, *self.plan.captures.state())
             self._say(f"{error.diagnostics[0].message}: the reference is adapted to such calls too")
-            places = [self.plan.free.index(name) for name in other.plan.free]
-            return lambda inputs, given: other.run(inputs, tuple([given[at] for at in places]))
+            return lambda inputs, given: other.run(inputs, other.values_of(dict(zip(names, given, strict=True))))
+
+    def values_of(self, named: Mapping[str, object]) -> Values:
+        """What `run` is given, of values by their names; what the reference keeps and they lack is read now."""
+        state = self.plan.captures.state()
+        return (*(named[n] for n in self.plan.free), *(named.get(path, now) for path, now in state.items()))
 
     def launcher(self, device: torch.device) -> Launcher:
         """The launcher for tensors on `device`. Errors: CU820 where nothing there runs kernels."""

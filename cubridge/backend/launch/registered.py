@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from cubridge.backend.launch.extras import joined_extras
+from cubridge.backend.launch.extras import joined_values
 from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.extras import Number
 
-_SCHEMA: Final = "(Tensor q, Tensor k, Tensor v, Tensor?[] tensors, Scalar[] numbers) -> "
+_SCHEMA: Final = "(Tensor q, Tensor k, Tensor v, Tensor[] tensors, Scalar[] numbers, bool[] are_tensors) -> "
 
 Registered = Callable[..., Tensor | tuple[Tensor, Tensor]]
 
@@ -23,7 +23,7 @@ Registered = Callable[..., Tensor | tuple[Tensor, Tensor]]
 class Implementation(Protocol):
     """What an operator does with real tensors, and what it gives for fake ones: outputs without values."""
 
-    def run(self, inputs: tuple[Tensor, Tensor, Tensor], values: tuple[object, ...]) -> list[Tensor]: ...
+    def run(self, inputs: tuple[Tensor, Tensor, Tensor], given: tuple[object, ...]) -> list[Tensor]: ...
 
     def shapes(self, inputs: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]: ...
 
@@ -31,11 +31,15 @@ class Implementation(Protocol):
 def register(name: str, implementation: Implementation, outputs: int) -> Registered:
     """A `torch.library` operator with one or two outputs, which has no gradient and no batching rule."""
 
-    def run(q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor | None], numbers: list[Number]) -> object:
-        return as_result(implementation.run((q, k, v), joined_extras(tensors, numbers)))
+    def run(
+        q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor], numbers: list[Number], are_tensors: list[bool]
+    ) -> object:
+        return as_result(implementation.run((q, k, v), joined_values(tensors, numbers, are_tensors)))
 
-    def fake(q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor | None], numbers: list[Number]) -> object:
-        del tensors, numbers
+    def fake(
+        q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor], numbers: list[Number], are_tensors: list[bool]
+    ) -> object:
+        del tensors, numbers, are_tensors
         return as_result(implementation.shapes((q, k, v)))
 
     def refuse(*_: object) -> None:

@@ -163,8 +163,8 @@ def test_the_bare_operator_refuses_gradients_too() -> None:
     operator, _ = make()
     q, k, v = qkv()
     bare = getattr(torch.ops.cubridge, operator.name.split("::")[1])
-    assert torch.equal(bare(q, k, v, [WEIGHT, None], [0, 30.0]), q)
-    assert code(lambda: bare(q.requires_grad_(), k, v, [WEIGHT, None], [0, 30.0])) == "CU822"
+    assert torch.equal(bare(q, k, v, [WEIGHT], [30.0], [True, False]), q)
+    assert code(lambda: bare(q.requires_grad_(), k, v, [WEIGHT], [30.0], [True, False])) == "CU822"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +228,31 @@ def test_it_is_one_node_of_a_compiled_graph(dynamic: bool) -> None:
     assert len(device.launches) == 2
 
 
+class Kept(NoCaptures):
+    """`weight` is what the reference keeps as `table`."""
+
+    def __init__(self) -> None:
+        super().__init__(handed={"cap": "cap", "weight": "table"})
+
+    def state(self) -> dict[str, Tensor]:
+        return {"table": WEIGHT}
+
+
+def test_what_the_reference_keeps_is_an_input_of_the_node() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+    operator, device = make(replace(PLAN, captures=Kept(), arguments=PLAN.arguments[1:]))
+
+    def seen(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    torch.compile(lambda q, k, v: operator(q, k, v), backend=seen, fullgraph=True)(*qkv())
+    (node,) = (n for n in graphs[0].graph.nodes if operator.name.split("::")[1] in str(n.target))
+    tensors, numbers, are_tensors = node.args[3:]
+    assert [n.op for n in tensors] == ["placeholder"] and (numbers, are_tensors) == ([30.0], [False, True])
+    assert torch.equal(device.kept[0][4][:, :LK], WEIGHT)
+
+
 def test_a_compiled_graph_refuses_gradients_too() -> None:
     operator, device = make()
     compiled = torch.compile(lambda q, k, v: operator(q, k, v, WEIGHT), backend="aot_eager")
@@ -241,7 +266,8 @@ def test_torch_finds_no_fault_with_the_operator() -> None:
     operator, _ = make()
     q, k, v = qkv()
     bare = getattr(torch.ops.cubridge, operator.name.split("::")[1]).default
-    torch.library.opcheck(bare, (q, k, v, [WEIGHT, None], [0, 30.0]), test_utils=("test_schema", "test_faketensor"))
+    given = (q, k, v, [WEIGHT], [30.0], [True, False])
+    torch.library.opcheck(bare, given, test_utils=("test_schema", "test_faketensor"))
 
 
 # ---- identity --------------------------------------------------------------------------------------------------------
