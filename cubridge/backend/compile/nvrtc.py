@@ -16,26 +16,40 @@ from cubridge.ir.source import SourceFile
 
 @dataclass(frozen=True, slots=True)
 class NvrtcOutput:
-    """`cubin` is None where compiling failed; `ptx` may be there all the same, for the lines of assembler errors."""
+    """`cubin` is None where compiling failed; `ptx` may be there all the same, for the lines of assembler errors. `lowered`: what
+    the compiler calls the names that were asked for."""
 
     log: str
     cubin: bytes | None = field(repr=False)
     ptx: str = field(repr=False)
+    lowered: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def run_nvrtc(name: str, source: SourceFile, headers: Mapping[str, SourceFile], options: Sequence[str]) -> NvrtcOutput:
-    """Compile one text, which the log calls `name`; `headers` are the only files that `#include "NAME"` finds.
+def run_nvrtc(
+    name: str,
+    source: SourceFile,
+    headers: Mapping[str, SourceFile],
+    options: Sequence[str],
+    expressions: Sequence[str] = (),
+) -> NvrtcOutput:
+    """Compile one text, which the log calls `name`; `headers` are the only files that `#include "NAME"` finds. `expressions`:
+    names of kernels that are wanted, templates with their arguments.
     Errors: CU805 without NVRTC."""
     nvrtc = _load()
     texts, names = [h.data for h in headers.values()], [n.encode() for n in headers]
     program = _checked(nvrtc.nvrtcCreateProgram(source.data, name.encode(), len(texts), texts, names))
     try:
+        for expression in expressions:
+            _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         status = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])[0]
         log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode("utf-8", "replace")
         ptx = _text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).decode("utf-8", "replace")
         succeeded = status == nvrtc.nvrtcResult.NVRTC_SUCCESS
         cubin = _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN) if succeeded else None
-        return NvrtcOutput(log.rstrip("\0 \n"), cubin, ptx)
+        lowered = {
+            x: _checked(nvrtc.nvrtcGetLoweredName(program, x.encode())).decode() for x in expressions if succeeded
+        }
+        return NvrtcOutput(log.rstrip("\0 \n"), cubin, ptx, lowered)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

@@ -107,12 +107,13 @@ class PtxLaunch:
 
 class Machine:
     """A program, loaded. `files`: the CUDA texts that places are given in, by the names that the compiler used; the first is the
-    text itself, whose lines are preferred."""
+    text itself, whose lines are preferred, or, with `innermost`, no more than others."""
 
-    def __init__(self, program: Program, files: Mapping[str, SourceFile]) -> None:
+    def __init__(self, program: Program, files: Mapping[str, SourceFile], innermost: bool = False) -> None:
         """Errors: CU830, CU838, CU839."""
         self.program = program
         self.files = files
+        self.innermost = innermost
         table = load_table()
         self.encoded, self.constants = encode(program, table, files)
         self._handle = _load(program, self.encoded, self.constants)
@@ -179,7 +180,7 @@ class Machine:
             return NOWHERE, ()
         chain = cuda_chain(self.program, pc, self.files)
         main = next(iter(self.files.values()), None)
-        own = [n for n, span in enumerate(chain) if span.file is main]
+        own = [n for n, span in enumerate(chain) if self.innermost or span.file is main]
         if not chain:
             return self.program.span(pc), ()
         at = own[0] if own else 0

@@ -193,9 +193,7 @@ def _verified(kernel: Kernel) -> None:
 
 def _given(kernel: Kernel, contract: ForeignContract) -> dict[str, str]:
     """Sizes that parameters hold, and the query tile, in the text's own names."""
-    given = {
-        p.value.id: p.name for p in contract.parameters if p.kind is ParameterKind.INT and isinstance(p.value, Name)
-    }
+    given = {p.value.id: p.name for p in contract.values if p.kind is ParameterKind.INT and isinstance(p.value, Name)}
     for statement in kernel.schedule.body:
         match statement:
             case Assign(Attr(Name("tile"), name), value) if name in ("b", "h", "q_start"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from cubridge.frontend.ptx.slices import Given, address_name
+from cubridge.frontend.ptx.slices import Given, Param, address_name
 from cubridge.frontend.ptx.values import Node, Value
 from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Poly
@@ -14,17 +14,17 @@ from cubridge.ir.spec import Shape
 from cubridge.ir.walk import rewrite
 
 
-def given_of(contract: ForeignContract, shape: Shape, offsets: Sequence[int]) -> Given:
-    """`offsets`: of the parameters."""
-    values = {o: _value(p, contract.head_dim) for o, p in zip(offsets, contract.parameters, strict=True)}
-    return Given(values, shape.sizes())
+def given_of(contract: ForeignContract, shape: Shape, placed: Mapping[int, ForeignParameter], size: int) -> Given:
+    """`placed`: what has a value, by where it lies among `size` bytes of parameters, the rest of which are zero."""
+    values = {o: Param(_value(p, contract.head_dim), p.kind.bytes) for o, p in placed.items()}
+    return Given(values, shape.sizes(), size)
 
 
 def _value(parameter: ForeignParameter, head_dim: int) -> Value:
     if isinstance(parameter.value, str):
         return Poly.atom(Name(address_name(parameter.value)))
     if parameter.kind is ParameterKind.FLOAT:
-        return Node("param", data=parameter.name, span=parameter.span)
+        return Node("param", data=parameter.last, span=parameter.span)
     return poly(_with_number(parameter.value, head_dim))
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cubridge.backend.ptx.machine import Grid, PtxLaunch, TensorFlags, TensorMemory
-from cubridge.backend.ptx.program import Program, Space
+from cubridge.backend.ptx.program import Space, Variable
 from cubridge.driver.foreign.build import Built
+from cubridge.driver.foreign.structs import StructLayout
 from cubridge.ir.contract import ElementType, Role
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.foreign import ForeignContract, ForeignParameter, ForeignTensor, ParameterKind
+from cubridge.ir.foreign import ForeignContract, ForeignParameter, ForeignStruct, ForeignTensor, ParameterKind
 from cubridge.ir.spec import Shape
 from cubridge.ir.types import DType
 from cubridge.judge.inputs import make_inputs
@@ -30,12 +31,12 @@ _SEED: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class ForeignLaunch:
-    """A launch with its inputs, and where the entry's parameters lie."""
+    """A launch with its inputs, and what is given to the kernel by where it lies among the parameters."""
 
     shape: Shape
     inputs: Mapping[str, Tensor]
     ptx: PtxLaunch
-    offsets: tuple[int, ...]
+    placed: Mapping[int, ForeignParameter]
 
     @property
     def blocks(self) -> int:
@@ -51,11 +52,11 @@ def launch_of(
 
     half = torch.bfloat16 if contract.dtype is DType.BF16 else torch.float16
     inputs = given or dict(zip("qkv", make_inputs("random", shape, half, _SEED), strict=True))
-    offsets = parameter_offsets(built.machine.program, contract)
+    placed = placed_values(built, contract)
     params = bytearray(built.machine.program.param_bytes)
     pointers: list[tuple[int, int]] = []
     names = [t.name for t in contract.tensors]
-    for parameter, offset in zip(contract.parameters, offsets, strict=True):
+    for offset, parameter in placed.items():
         if isinstance(parameter.value, str):
             pointers.append((offset, names.index(parameter.value)))
         else:
@@ -64,7 +65,7 @@ def launch_of(
     memory = tuple(_memory(t, inputs, shape, half) for t in contract.tensors)
     x, y, z = grid
     made = Grid((x, y, z), (contract.threads, 1, 1), contract.shared_bytes)
-    return ForeignLaunch(shape, inputs, PtxLaunch(made, bytes(params), memory, tuple(pointers)), offsets)
+    return ForeignLaunch(shape, inputs, PtxLaunch(made, bytes(params), memory, tuple(pointers)), placed)
 
 
 def packed(parameter: ForeignParameter, shape: Shape) -> bytes:
@@ -75,17 +76,31 @@ def packed(parameter: ForeignParameter, shape: Shape) -> bytes:
     return int(value).to_bytes(parameter.kind.bytes, "little", signed=True)  # pyright: ignore[reportArgumentType]
 
 
-def parameter_offsets(program: Program, contract: ForeignContract) -> tuple[int, ...]:
-    """Where the entry's parameters lie, as the compiler says; each must be as wide as the contract says."""
+def placed_values(built: Built, contract: ForeignContract) -> Mapping[int, ForeignParameter]:
+    """All that has a value, by where it lies, as the compiler says; each must be as wide as the contract says.
+    Errors: CU852."""
+    program = built.machine.program
     declared = sorted((v for v in program.variables.values() if v.space is Space.PARAM), key=lambda v: v.offset)
     if len(declared) != len(contract.parameters):
         message = f"the entry has {len(declared)} parameters, and its contract {len(contract.parameters)}"
         raise CuError(Diagnostic("CU852", message, contract.place("parameters")))
+    found: dict[int, ForeignParameter] = {}
     for variable, parameter in zip(declared, contract.parameters, strict=True):
-        if variable.bytes != parameter.kind.bytes:
+        if isinstance(parameter, ForeignStruct):
+            found |= _placed_fields(variable, parameter, built.layouts[parameter.name])
+        elif variable.bytes != parameter.kind.bytes:
             message = f"`{parameter.name}` has {variable.bytes} bytes in the kernel, not those of `{parameter.kind}`"
             raise CuError(Diagnostic("CU852", message, parameter.span))
-    return tuple(v.offset for v in declared)
+        else:
+            found[variable.offset] = parameter
+    return found
+
+
+def _placed_fields(variable: Variable, parameter: ForeignStruct, layout: StructLayout) -> dict[int, ForeignParameter]:
+    if layout.bytes != variable.bytes:
+        message = f"`{parameter.type}` has {layout.bytes} bytes, and `{parameter.name}` of the kernel {variable.bytes}"
+        raise CuError(Diagnostic("CU852", message, parameter.span))
+    return {variable.offset + layout.fields[f.name].offset: f for f in parameter.fields}
 
 
 def _memory(tensor: ForeignTensor, inputs: Mapping[str, Tensor], shape: Shape, half: torch.dtype) -> TensorMemory:

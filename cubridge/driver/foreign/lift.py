@@ -72,7 +72,7 @@ def judge_lift(kernel: Kernel, contract: ForeignContract, ran: list[Ran]) -> Non
 
 def follow(built: Built, contract: ForeignContract, launch: ForeignLaunch) -> Ran:
     """Runs a launch. First and last block are followed; other schedules must agree in every bit."""
-    given = given_of(contract, launch.shape, launch.offsets)
+    given = given_of(contract, launch.shape, launch.placed, built.machine.program.param_bytes)
     runs: list[Run] = []
     outputs: tuple[bytes, ...] = ()
     for block in dict.fromkeys((0, launch.blocks - 1)):

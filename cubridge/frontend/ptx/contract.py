@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +10,7 @@ from cubridge.frontend.contract_params import parse_expr_at
 from cubridge.frontend.contract_table import Table
 from cubridge.ir.contract import ElementType, Role
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.foreign import ForeignContract, ForeignParameter, ForeignTensor, ParameterKind
+from cubridge.ir.foreign import ForeignContract, ForeignParameter, ForeignStruct, ForeignTensor, ParameterKind
 from cubridge.ir.hardware import ARCHITECTURES
 from cubridge.ir.nodes import Expr, IntLit
 from cubridge.ir.source import SourceFile
@@ -21,10 +22,12 @@ KIND: Final = "foreign"
 TENSORS: Final = ("q", "k", "v", "o", "lse")
 _KEYS: Final = frozenset(
     {
-        "version", "kind", "entry", "arch", "dtype", "head_dim", "options", "include", "grid", "threads", "shared_bytes",
-        "tensors", "parameters", "shapes",
+        "version", "kind", "entry", "arch", "dtype", "head_dim", "options", "include", "headers", "standard_headers", "grid",
+        "threads", "shared_bytes", "tensors", "parameters", "shapes",
     }
 )  # fmt: skip
+_STRUCT: Final = "struct"
+"""The key of a structure's type, which can be no field's name."""
 _SIZES: Final = 5
 _DEFAULT_SHAPES: Final = ((1, 2, 1, 70, 53), (2, 2, 2, 64, 48), (1, 4, 2, 130, 40))
 """B, Hq, Hk, Lq, Lk: tails, whole tiles, groups of heads, and more rows than keys."""
@@ -50,6 +53,8 @@ def read_foreign_contract(path: Path) -> ForeignContract:
         head_dim=head_dim,
         options=tuple(table.texts("options")) if "options" in table.data else (),
         include=tuple(table.texts("include")) if "include" in table.data else (),
+        headers=tuple(path.parent / x for x in table.texts("headers")) if "headers" in table.data else (),
+        standard_headers=table.flag("standard_headers", False),
         grid=_grid(table),
         threads=table.integer("threads"),
         shared_bytes=table.integer("shared_bytes", 0),
@@ -77,21 +82,41 @@ def _grid(table: Table) -> tuple[Expr, Expr, Expr]:
     return x, y, z
 
 
-def _parameters(table: Table, tensors: list[str]) -> tuple[ForeignParameter, ...]:
+def _parameters(table: Table, tensors: list[str]) -> tuple[ForeignParameter | ForeignStruct, ...]:
     if not table.data:
         table.fail("the entry's parameters are missing")
-    return tuple(_parameter(name, table, tensors) for name in table.data)
+    found = tuple(
+        _struct(name, table.table(name), tensors) if isinstance(value, dict) else _parameter(name, "", table, tensors)
+        for name, value in table.data.items()
+    )
+    for name in [p.name for p in found if isinstance(p, ForeignStruct) and not p.fields]:
+        table.fail(f"no field of `{name}` has a value", name)
+    return found
 
 
-def _parameter(name: str, table: Table, tensors: list[str]) -> ForeignParameter:
-    word, _, rest = table.text(name).partition(" ")
-    rest, span = rest.strip(), table.span(name)
+def _struct(name: str, table: Table, tensors: list[str]) -> ForeignStruct:
+    return ForeignStruct(name, table.text(_STRUCT), tuple(_fields(f"{name}.", table, tensors)), table.span(_STRUCT))
+
+
+def _fields(prefix: str, table: Table, tensors: list[str]) -> Iterator[ForeignParameter]:
+    """Those of inner structures by their paths."""
+    for name, value in table.data.items():
+        if isinstance(value, dict):
+            yield from _fields(f"{prefix}{name}.", table.table(name), tensors)
+        elif name != _STRUCT:
+            yield _parameter(name, prefix, table, tensors)
+
+
+def _parameter(key: str, prefix: str, table: Table, tensors: list[str]) -> ForeignParameter:
+    word, _, rest = table.text(key).partition(" ")
+    rest, span, name = rest.strip(), table.span(key), prefix + key
     if word not in list(ParameterKind) or not rest:
-        table.fail(f"`{name}` is `tensor NAME`, `int EXPR`, `long EXPR` or `float EXPR`", name)
+        kinds = " or ".join(f"`{kind} EXPR`" for kind in ParameterKind if kind is not ParameterKind.TENSOR)
+        table.fail(f"`{key}` is `tensor NAME`, {kinds.replace(' or ', ', ', len(ParameterKind) - 3)}", key)
     kind = ParameterKind(word)
     if kind is ParameterKind.TENSOR:
         return ForeignParameter(
-            name, kind, rest if rest in tensors else table.fail(f"there is no tensor `{rest}`", name), span
+            name, kind, rest if rest in tensors else table.fail(f"there is no tensor `{rest}`", key), span
         )
     at = max(span.text.find(rest), 0)
     return ForeignParameter(name, kind, parse_expr_at(rest, span.file, span.start + len(span.text[:at].encode())), span)

@@ -122,9 +122,9 @@ class _Writer:
         for tensor in self.contract.tensors:
             yield Field(tensor.name, self._global(tensor))
         used = {n.name for r in self.rows.regions for n in _params_of(r)}
-        for parameter in self.contract.parameters:
-            if parameter.kind is ParameterKind.FLOAT and parameter.name in used:
-                yield Field(parameter.name, _scalar(parameter), fixed=False, span=parameter.span)
+        for parameter in self.contract.values:
+            if parameter.kind is ParameterKind.FLOAT and parameter.last in used:
+                yield Field(parameter.last, _scalar(parameter), fixed=False, span=parameter.span)
 
     def _global(self, tensor: ForeignTensor) -> Global:
         return Global(DType.F32 if tensor.element is ElementType.F32 else self.contract.dtype, tensor.shape)

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from cubridge.frontend.ptx.floats import apply_rule, as_float, is_float
 from cubridge.frontend.ptx.integers import integer_rule
 from cubridge.frontend.ptx.reach import Reach, RegisterKey, Written, is_shared, moves_of, offset_of
-from cubridge.frontend.ptx.values import Element, Node, Value
+from cubridge.frontend.ptx.values import ZERO, Element, Node, Value
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
@@ -27,11 +27,29 @@ _MOVES: Final = ("mov.f32", "mov.b32", "mov.u32")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a launch gives: `params` by their offsets, `sizes` in numbers. An address is the atom of its tensor."""
+class Param:
+    """What lies among the parameters, in so many bytes."""
 
-    params: Mapping[int, Value]
+    value: Value
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a launch gives: `params` by their offsets, between which all `bytes` are zero; `sizes` in numbers. An address is the
+    atom of its tensor."""
+
+    params: Mapping[int, Param]
     sizes: Mapping[str, int]
+    bytes: int
+
+    def read(self, offset: int, size: int) -> Value | None:
+        """What lies there; None for a part of a parameter, or of two."""
+        found = self.params.get(offset)
+        if found is not None and found.bytes == size:
+            return found.value
+        is_apart = all(at + p.bytes <= offset or offset + size <= at for at, p in self.params.items())
+        return ZERO if is_apart and offset >= 0 and offset + size <= self.bytes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +248,9 @@ class Slices:
         address = int(step.addresses[0][lane])
         moves = moves_of(operation.name)
         if ".param" in operation.name:
-            return [
-                self.given.params.get(address, Node("opaque", data="a parameter without a name", span=operation.span))
-            ]
+            found = self.given.read(address + number * moves.bytes, moves.bytes)
+            made = Node("opaque", data="a part of a parameter", span=operation.span)
+            return [made if found is None else found]
         first = address + number * moves.bytes
         if is_shared(operation.name, address):
             return self._halves(index, offset_of(first), moves.bytes, operation.span)

@@ -137,7 +137,7 @@ def test_a_contract_that_does_not_fit(tmp_path: Path) -> None:
     for old, new, code, says in (
         ('group = "int Hq // Hk"\n', "", "CU852", "has 10 parameters, and its contract 9"),
         ('"int Lk"', '"long Lk"', "CU852", "`len_kv` has 4 bytes in the kernel, not those of `long`"),
-        ("pipelined<16, 32>", "pipelined<32, 32>", "CU808", "no kernel `pipelined<32, 32>`"),
+        ("pipelined<16, 32>", "piped<16, 32>", "CU808", "no one kernel `piped<16, 32>`: identifier"),
         ("head_dim = 32", 'head_dim = "???"', "CU451", "`head_dim` is not an integer"),
         ('"int Lq"', '"int ???"', "CU101", ""),
         ('out = "tensor o"', 'out = "tensor p"', "CU451", "there is no tensor `p`"),

@@ -8,7 +8,7 @@ import torch
 from cubridge.backend.ptx.tracing import trace
 from cubridge.frontend.ptx.formula import Formulas
 from cubridge.frontend.ptx.reach import Reach
-from cubridge.frontend.ptx.slices import Given, Slices
+from cubridge.frontend.ptx.slices import Given, Param, Slices
 from cubridge.frontend.ptx.values import Element, Node, Value
 from cubridge.ir.algebra.normal import to_expr
 from cubridge.ir.algebra.poly import Poly
@@ -39,7 +39,9 @@ G(const float* x, float* y) {
 def slices(values: torch.Tensor) -> Slices:
     launch = launch_of(TEXT, Launch((values, torch.empty(256)), threads=32, blocks=2))
     found, _ = trace(machine(TEXT), launch, 1, 5.0)
-    return Slices(Reach(found), Given({0: Poly.atom(Name("@t0")), 8: Poly.atom(Name("@t1"))}, {}))
+    return Slices(
+        Reach(found), Given({0: Param(Poly.atom(Name("@t0")), 8), 8: Param(Poly.atom(Name("@t1")), 8)}, {}, 16)
+    )
 
 
 def stored(found: Slices, at: int, lane: int) -> Value:
