@@ -3,12 +3,14 @@ a branch on a size of 1, or on something that is no size, shows only here."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Final, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,6 +38,8 @@ def check_run(traced: Traced, shape: Shape) -> tuple[Remark, ...]:
         if "dtype" in asked and traced.dtype is not torch.float32 and _agrees(traced, shape, traced.dtype):
             _differs(traced, f"in float32 than in {_name(traced.dtype)}, in which it was read", _TYPES)
         _differs(traced, f"at shape {shape} than the run that was recorded at {traced.shape}", _STATE)
+    if "requires_grad" in asked and _agrees(traced, shape, requires_grad=True) is False:
+        _differs(traced, "for q, k and v that require a gradient than it was read with", "compute the same for both")
     if "strides" in asked and _agrees(traced, shape, strided=True) is False:
         _differs(traced, "for q, k and v of other strides than it was read with", "compute the same for all strides")
     for asks in sorted(_MODES.keys() & names_in(traced.reference.function)):
@@ -71,7 +75,10 @@ _MODES: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
 }
 """What a function may ask about how it is called."""
 _TYPES: Final = "let it compute the same in every element type, up to rounding"
-_STATE: Final = "keep what it computes free of branches on values, counters and global state"
+_STATE: Final = "keep what it computes free of branches on values, counters, random numbers and global state"
+
+
+_SEED: Final = 0x5EED1E55
 
 
 def conditions_on_ones(traced: Traced, shape: Shape) -> Iterator[Term]:
@@ -106,15 +113,18 @@ def _agrees(
     dtype: torch.dtype = torch.float32,
     strided: bool = False,
     again: bool = False,
+    requires_grad: bool = False,
     mode: Callable[[], AbstractContextManager[object]] = torch.no_grad,
 ) -> bool | None:
     """None where the function or its recorded calls do not run on inputs of this shape. `strided`: rows lie before heads.
-    `again`: what counts is a second call, which sees what the first one kept. `mode`: of PyTorch."""
+    `again`: what counts is a second call, which sees what the first one kept. `mode`: of PyTorch. Python's and numpy's random
+    numbers are others than in any other run."""
     generator = torch.Generator().manual_seed(1)
     q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D, generator=generator).to(dtype)
     k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D, generator=generator).to(dtype) for _ in range(2))
     if strided:
         q, k, v = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k, v))
+    q, k, v = (t.requires_grad_(requires_grad) for t in (q, k, v))
     try:
         extra = traced.extra(shape)
     except CuError:
@@ -122,6 +132,8 @@ def _agrees(
     kept = {n: x.clone() if isinstance(x, Tensor) else x for n, x in extra.items()}
     try:
         with unchanged(traced.reference.function), torch.no_grad(), mode(), quiet():
+            random.seed(_SEED)
+            np.random.seed(_SEED)
             found = traced.reference.function(q, k, v, **kept)
             if again:
                 found = traced.reference.function(q, k, v, **kept)

@@ -16,8 +16,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from cubridge.frontend.reference.names import code_names
 from cubridge.frontend.reference.places import user_span
-from cubridge.frontend.reference.reach import code_names, reachable
+from cubridge.frontend.reference.reach import reachable
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.frontend.reference.unasked import Unasked
 

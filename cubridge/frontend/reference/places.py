@@ -96,6 +96,12 @@ def inside_operation() -> bool:
     return False
 
 
+def is_torch_asking() -> bool:
+    """Did torch or this package call what calls this, rather than the user's code or a library of it?"""
+    caller = sys._getframe(2).f_code  # pyright: ignore[reportPrivateUsage]
+    return _real(caller.co_filename).startswith((_foreign_prefixes()[0], _OURS))
+
+
 def call_chain(limit: int = 3) -> tuple[Note, ...]:
     """The callers of where the user's code stands now, inside the user's code."""
     frames: list[FrameType] = []

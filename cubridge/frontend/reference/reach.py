@@ -5,26 +5,33 @@ library keep for themselves is left out."""
 
 from __future__ import annotations
 
-import dis
 import inspect
 import linecache
 import sys
+from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from enum import Enum
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Final, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cubridge.frontend.reference.names import ASKS, asked_for, code_names, globals_of, modules_of
+
 CACHED: Final = type(lru_cache(max))
 """Of a function with a cache."""
-NUMBERS: Final = (bool, int, float, str, type(None))
-"""Python values that cannot change: they are compared by value, and may be reached in several ways."""
+NUMBERS: Final = (
+    bool, int, float, complex, str, bytes, type(None), np.generic, Enum, torch.dtype, torch.device, torch.layout,
+)  # fmt: skip
+"""Values that cannot change: they are compared by value, and may be reached in several ways."""
 _MOST: Final = 20_000
 """Objects looked at: a reference of any sense holds fewer."""
 _LONGEST: Final = 4_096
@@ -33,9 +40,9 @@ _LONGEST: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From an object to one that it holds."""
+    """From an object to one that it holds or gives when it is called, or to a module of Python."""
 
-    kind: Literal["attribute", "item"]
+    kind: Literal["attribute", "item", "module", "call"]
     key: Any
 
 
@@ -45,8 +52,20 @@ Route = tuple[Step, ...]
 def follow(root: object, route: Route) -> Any:
     """The object at the end. Errors: AttributeError, LookupError where there is none any more."""
     for step in route:
-        root = getattr(root, step.key) if step.kind == "attribute" else root[step.key]  # pyright: ignore
+        root = _held(root, step)
     return root
+
+
+def _held(holder: Any, step: Step) -> Any:
+    match step.kind:
+        case "attribute":
+            return getattr(holder, step.key)
+        case "item":
+            return holder[step.key]
+        case "module":
+            return sys.modules[step.key]
+        case "call":
+            return holder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,14 @@ class Reached:
     def item(self, key: Any, value: Any, label: str | None = None) -> Reached:
         text = f"{self.label}[{key!r}]" if label is None else label
         return Reached((*self.route, Step("item", key)), value, text, self.names, self.named)
+
+    def module(self, name: str) -> Reached:
+        return Reached((*self.route, Step("module", name)), sys.modules[name], name, self.names, self.named)
+
+    def current(self, value: Any) -> Reached:
+        """Of a variable of the context."""
+        route = (*self.route, Step("attribute", "get"), Step("call", None))
+        return Reached(route, value, f"{self.label}.get()", self.names, self.named)
 
 
 def reachable(function: object, every_way: bool = False) -> Iterator[Reached]:
@@ -99,14 +126,22 @@ def asked_in_vain(found: Reached) -> list[str]:
     if isinstance(found.value, (FunctionType, MethodType, ModuleType, type, partial, Tensor)):
         return []
     names = _with_class_names(found).names if hasattr(found.value, "__dict__") else ()
-    return sorted(n[1:] for n in names if n.startswith("?") and not hasattr(found.value, n[1:]))
+    asked = (n.removeprefix(ASKS) for n in names if n.startswith(ASKS) and n != ASKS)
+    return sorted(n for n in asked if not hasattr(found.value, n))
 
 
 def _inside(found: Reached) -> Iterator[Reached]:
     """What an object holds."""
     match found.value:
-        case Tensor() | np.ndarray() | bool() | int() | float() | str() | bytes() | None:
+        case Tensor():
+            own = vars(found.value) if type(found.value) in (Tensor, torch.nn.Parameter) else {}
+            yield from (found.attribute(n, x) for n, x in own.items())
+        case np.ndarray() | bytearray() | array():
             return
+        case value if isinstance(value, NUMBERS):
+            return
+        case ContextVar():
+            yield from _of_context(found)
         case FunctionType():
             yield from _of_function(found)
         case MethodType():
@@ -123,7 +158,7 @@ def _inside(found: Reached) -> Iterator[Reached]:
             yield found.attribute("__wrapped__", found.value.__wrapped__, found.label)
         case torch.nn.Module():
             yield from _of_module(found)
-        case dict():
+        case dict() | MappingProxyType():
             if len(found.value) <= _LONGEST:
                 yield from (found.item(key, x) for key, x in list(found.value.items()))
         case list() | tuple() | deque():
@@ -148,6 +183,8 @@ def _of_function(found: Reached) -> Iterator[Reached]:
         return
     code = function.__code__
     names = frozenset(code_names(code))
+    if ASKS in names:
+        names = names.union(asked_for(_variables(function)))
     inside = replace(found, names=names)
     parameters = code.co_varnames[: code.co_argcount]
     defaults = inside.attribute("__defaults__", function.__defaults__)
@@ -158,8 +195,24 @@ def _of_function(found: Reached) -> Iterator[Reached]:
     yield from _of_closure(inside)
     spaces = inside.attribute("__globals__", function.__globals__)
     yield from (
-        spaces.item(n, function.__globals__[n], n) for n in sorted(_globals(code) & function.__globals__.keys())
+        spaces.item(n, function.__globals__[n], n) for n in sorted(globals_of(code) & function.__globals__.keys())
     )
+    yield from (inside.module(n) for n in sorted(modules_of(code) & sys.modules.keys()))
+    yield from (inside.attribute(n, x) for n, x in vars(function).items())
+
+
+def _variables(function: FunctionType) -> Iterator[object]:
+    """What the closure, the defaults and the globals that the code names hold."""
+    yield from (held for _, held in _closed_over(function))
+    yield from (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    yield from (function.__globals__[n] for n in globals_of(function.__code__) & function.__globals__.keys())
+
+
+def _of_context(found: Reached) -> Iterator[Reached]:
+    try:
+        yield found.current(found.value.get())
+    except LookupError:  # not set yet
+        return
 
 
 _COMPILED: Final = "_torchdynamo_orig_callable"
@@ -170,39 +223,21 @@ def _of_closure(found: Reached) -> Iterator[Reached]:
     """Of foreign functions too: `and_masks` of torch closes over the user's."""
     function: FunctionType = found.value
     cells = found.attribute("__closure__", function.__closure__)
+    for n, held in _closed_over(function):
+        yield cells.item(n, None).attribute("cell_contents", held, function.__code__.co_freevars[n])
+
+
+def _closed_over(function: FunctionType) -> Iterator[tuple[int, object]]:
+    """Numbers of cells, and what these hold."""
     for n, cell in enumerate(function.__closure__ or ()):
-        try:
-            held = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-        yield cells.item(n, cell).attribute("cell_contents", held, function.__code__.co_freevars[n])
-
-
-def code_names(code: CodeType) -> Iterator[str]:
-    """Of globals and attributes, in the functions inside as well; what `getattr` is asked for, also with a `?` before it."""
-    yield from code.co_names
-    asks = not _ASKING.isdisjoint(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from code_names(constant)
-        elif asks and isinstance(constant, str) and constant.isidentifier():
-            yield from (constant, f"?{constant}")
-
-
-_ASKING: Final = frozenset(("getattr", "hasattr"))
+        with suppress(ValueError):  # not assigned yet
+            yield n, cell.cell_contents
 
 
 def _names_of(function: object) -> frozenset[str]:
     """Of what a method or a partial function runs."""
     code = getattr(function, "__code__", None)
     return frozenset((getattr(function, "__name__", ""), *(code_names(code) if isinstance(code, CodeType) else ())))
-
-
-@lru_cache(1024)
-def _globals(code: CodeType) -> frozenset[str]:
-    """Names of globals alone, in the functions inside as well."""
-    read = {str(x.argval) for x in dis.get_instructions(code) if x.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return frozenset(read.union(*(_globals(c) for c in code.co_consts if isinstance(c, CodeType))))
 
 
 def _of_module(found: Reached) -> Iterator[Reached]:
@@ -213,16 +248,30 @@ def _of_module(found: Reached) -> Iterator[Reached]:
         yield from (known.attribute(n, x) for n, x in vars(module).get(kind, {}).items())
     own = {n: x for n, x in vars(module).items() if n == "training" or n not in _MODULE_ATTRIBUTES}
     yield from (known.attribute(n, x) for n, x in own.items())
+    if not _LISTS.isdisjoint(known.names):
+        label = found.label or "self"
+        yield from (
+            known.attribute(n, vars(module)[n], f"{label}.{n}") for n in ("_parameters", "_buffers", "_modules")
+        )
+
+
+_LISTS: Final = frozenset(
+    f"{named}{what}" for named in ("", "named_") for what in ("parameters", "buffers", "modules", "children")
+) | {"state_dict"}
+"""Methods of modules that say what these hold."""
 
 
 _MODULE_ATTRIBUTES: Final = frozenset(vars(torch.nn.Module()))
 
 
 def _of_instance(found: Reached) -> Iterator[Reached]:
-    if is_foreign(type(found.value)) and not hasattr(found.value, "__dict__"):
+    foreign = is_foreign(type(found.value))
+    if foreign and not hasattr(found.value, "__dict__"):
         return
     yield from _of_class(found)
     known = _with_class_names(found)
+    if foreign and isinstance(found.value, (Mapping, Sequence, Set)):  # a UserDict, whose code is not read
+        known = replace(known, names=known.names.union(vars(found.value)))
     yield from (known.attribute(n, x) for n, x in list(getattr(found.value, "__dict__", {}).items()))
     slots = [n for kind in type(found.value).__mro__ for n in _slots(kind)]
     yield from (known.attribute(n, getattr(found.value, n)) for n in slots if hasattr(found.value, n))
@@ -255,6 +304,12 @@ def _of_class(found: Reached) -> Iterator[Reached]:
                     .attribute(name, value)
                     .attribute("fget", value.fget, found.label)
                 )
+            elif hasattr(type(value), "__get__"):
+                classes = known.attribute("__class__", type(found.value), found.label).attribute(
+                    "__mro__", (), found.label
+                )
+                space = classes.item(type(found.value).__mro__.index(kind), kind).attribute("__dict__", {}, found.label)
+                yield space.item(name, value, f"{found.label or 'self'}.{name}")
             else:
                 yield known.attribute(name, value)
 
@@ -268,6 +323,8 @@ def _with_class_names(found: Reached) -> Reached:
         read = {n for code in functions.get(waiting.pop(), ()) for n in code_names(code)} - names
         names |= read
         waiting += read
+    if ASKS in names:
+        names.update(asked_for(getattr(found.value, "__dict__", {}).values()))
     return replace(found, names=frozenset(names))
 
 
@@ -277,7 +334,10 @@ def _functions(kind: type) -> dict[str, tuple[CodeType, ...]]:
     for base in kind.__mro__:
         held = vars(base) if not is_foreign(base) else {n: x for n, x in vars(base).items() if n == "forward"}
         for name, value in list(held.items()):
-            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            if isinstance(value, cached_property):
+                function: Any = value.func
+            else:
+                function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
             function = inspect.unwrap(function) if callable(function) else function
             if isinstance(function, FunctionType):
                 found[name] = (*found.get(name, ()), function.__code__)

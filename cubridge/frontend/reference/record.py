@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
@@ -30,13 +30,13 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cubridge.frontend.reference.extents import Extent, extra_values
-from cubridge.frontend.reference.fixed import Fixed, OneTensor
+from cubridge.frontend.reference.fixed import Fixed, FixedAnswer, OneTensor
 from cubridge.frontend.reference.flex import flex_by_math
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.places import call_chain, error_span, inside_operation, user_span
 from cubridge.frontend.reference.quiet import quiet
 from cubridge.frontend.reference.refusal import refuse
-from cubridge.frontend.reference.rewrite import NumberRead, Rewrite, attention_math
+from cubridge.frontend.reference.rewrite import Answer, NumberRead, Rewrite, attention_math
 from cubridge.frontend.reference.state import State, StateModule, StateNumber, StateTensor
 from cubridge.frontend.reference.symbolic import symbolic_numbers
 from cubridge.frontend.reference.unchanged import unchanged
@@ -210,6 +210,12 @@ class Recording:
     examples: dict[str, Tensor | int | float | bool]
     nones: int
 
+    def said(self) -> list[object]:
+        """The calls without their tensors, and the tensors that the reference writes out; floats of every width are one kind."""
+        written = [real.tensor.tolist() for real in self.reals if real.state is None]
+        operands = [(c.func, pytree.tree_map(_without_values, (c.args, c.kwargs))) for c in self.calls]
+        return [*((str(func), str(given)) for func, given in operands), *written, [n.value for n in self.numbers]]
+
     def fixed_heads(self) -> frozenset[str]:
         """The head sizes, if a guard made their product a number, as a Python loop over heads does."""
         for guard in self.env.guards:
@@ -218,6 +224,12 @@ class Recording:
             if any(side.is_number for side in sides) and any(side.is_Mul for side in sides) and names == {"G", "Hk"}:
                 return frozenset(("G", "Hk"))
         return frozenset()
+
+
+def _without_values(operand: object) -> object:
+    if isinstance(operand, torch.dtype) and operand.is_floating_point:
+        return "float"
+    return list(operand.shape) if isinstance(operand, Tensor) else operand
 
 
 @dataclass(slots=True)
@@ -278,7 +290,8 @@ def record(reference: Reference, shape: Shape, dtype: torch.dtype, static: froze
         frozenset(name for name in hints if name not in sizes.symbols.values()),
         frozenset(name for name in scalars if name not in sizes.symbols.values()),
         extents, frozenset(rewrite.asked), tuple(_state_number(state, n) for n in rewrite.numbers),
-        tuple(m for m in state.modules if id(m.module()) in called), tuple(_read(recorder)),
+        tuple(m for m in state.modules if id(m.module()) in called),
+        (*_read(recorder), *_answers(state, rewrite.answers)),
         {**scalars, **{name: example for name, (example, _) in tensors.items()}}, nones,
     )  # fmt: skip
 
@@ -289,6 +302,17 @@ def _read(recorder: Recorder) -> Iterator[Fixed]:
     for fixed in recorder.fixed:
         if not isinstance(fixed, OneTensor) or fixed.first in routes:
             yield fixed
+
+
+def _answers(state: State, answers: Sequence[Answer]) -> Iterator[Fixed]:
+    """What tensors that the reference keeps said of themselves, each once."""
+    found = ((state.find(answer.tensor), answer) for answer in answers)
+    fixed = (
+        FixedAnswer(kept.root, kept.route, f"{kept.path}.{answer.word}", answer.ask, answer.value)
+        for kept, answer in found
+        if kept is not None
+    )
+    yield from {(f.path, str(f.value)): f for f in fixed if f.holds()}.values()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
-from cubridge.frontend.reference.places import call_chain, user_span
+from cubridge.frontend.reference.places import call_chain, is_torch_asking, user_span
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.ir.source import Span
 
@@ -179,7 +179,7 @@ def _number_of(name: str) -> Callable[..., Any]:
     """A number read from a tensor: of one that the module keeps it is fixed, refused for what is computed."""
 
     def rewritten(x: Tensor, *args: Any, **options: Any) -> Any:
-        if type(x) in (Tensor, torch.nn.Parameter) and not _is_traced(x):
+        if _is_kept(x):
             with torch._C.DisableTorchFunction(), no_dispatch():  # pyright: ignore[reportPrivateUsage]
                 return getattr(x.detach(), name)(*args, **options)
         how = "a branch on a tensor" if name == "__bool__" else "a number read from a tensor"
@@ -192,6 +192,11 @@ def _number_of(name: str) -> Callable[..., Any]:
         )
 
     return rewritten
+
+
+def _is_kept(x: Tensor) -> bool:
+    """Did no recorded call make it?"""
+    return type(x) in (Tensor, torch.nn.Parameter) and not _is_traced(x)
 
 
 def _is_traced(x: Tensor) -> bool:
@@ -257,11 +262,32 @@ _READS_NUMBER: Final[dict[Callable[..., Any], str]] = {getattr(torch.Tensor, nam
 
 
 ASKED: Final[dict[Callable[..., Any], str]] = {
-    **{getattr(torch.Tensor, name).__get__: name for name in ("dtype", "is_cuda")},
+    **{getattr(torch.Tensor, name).__get__: name for name in ("dtype", "is_cuda", "requires_grad")},
     torch.Tensor.is_contiguous: "strides",
     torch.Tensor.stride: "strides",
 }
 """What a branch may read that no recorded call shows."""
+
+
+_ANSWERS: Final[dict[Callable[..., Any], str]] = {
+    **{getattr(torch.Tensor, name).__get__: name for name in ("dtype", "itemsize", "ndim", "requires_grad", "shape")},
+    **{
+        getattr(torch.Tensor, name): f"{name}()"
+        for name in (
+            "__len__", "dim", "element_size", "is_complex", "is_contiguous", "is_floating_point", "nelement", "numel", "size",
+            "stride",
+        )
+    },
+    torch.is_complex: "is_complex()",
+    torch.is_floating_point: "is_floating_point()",
+    torch.numel: "numel()",
+}  # fmt: skip
+"""What a tensor that is kept may be asked besides its values."""
+
+
+def _asked(func: Callable[..., Any], rest: tuple[Any, ...], options: dict[str, Any], tensor: Tensor) -> object:
+    answer = func(tensor, *rest, **options)
+    return tuple(answer) if isinstance(answer, torch.Size) else answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,13 +300,24 @@ class NumberRead:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a tensor that no recorded call made said of itself."""
+
+    tensor: Tensor
+    ask: Callable[[Tensor], object]
+    word: str
+    value: object
+
+
 class Rewrite(TorchFunctionMode):
-    """`asked`: what the reference read of its tensors besides values and sizes; `numbers`: of tensors that it keeps."""
+    """`asked`: what the reference read of its tensors besides values and sizes; `numbers`, `answers`: of tensors that it keeps."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: set[str] = set()
         self.numbers: list[NumberRead] = []
+        self.answers: list[Answer] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -288,7 +325,11 @@ class Rewrite(TorchFunctionMode):
             self.asked.add(ASKED[func])
         rewritten = partial(_into, func) if isinstance(kwargs.get("out"), Tensor) else REWRITES.get(func)
         if rewritten is None:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if func in _ANSWERS and not is_torch_asking() and _is_kept(args[0]):
+                ask = partial(_asked, func, args[1:], kwargs)
+                self.answers.append(Answer(args[0], ask, _ANSWERS[func], ask(args[0])))
+            return result
         try:
             with self:
                 result = rewritten(*args, **kwargs)

@@ -11,6 +11,10 @@ from typing import Final, NoReturn
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.modules.module import (
+    _global_forward_hooks,  # pyright: ignore[reportPrivateUsage]
+    _global_forward_pre_hooks,  # pyright: ignore[reportPrivateUsage]
+)
 
 from cubridge.frontend.reference.fixed import Fixed, fixed_values
 from cubridge.frontend.reference.reach import Reached, Route, follow, is_foreign, reachable
@@ -112,7 +116,8 @@ class StateModule:
 
 def _runs(module: torch.nn.Module) -> tuple[object, ...]:
     own = module.__dict__
-    hooks = (*own["_forward_pre_hooks"].values(), *own["_forward_hooks"].values())
+    everywhere = (*_global_forward_pre_hooks.values(), *_global_forward_hooks.values())
+    hooks = (*everywhere, *own["_forward_pre_hooks"].values(), *own["_forward_hooks"].values())
     return (type(module).forward, own.get("forward"), *hooks)
 
 

@@ -16,6 +16,7 @@ from cubridge.frontend.reference.assemble import assemble
 from cubridge.frontend.reference.attempts import Attempts
 from cubridge.frontend.reference.compare import READ_WRONGLY, compare
 from cubridge.frontend.reference.extents import call_extra_inputs
+from cubridge.frontend.reference.live_arrays import without_live_arrays
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.record import LOOP_HELP, record
 from cubridge.frontend.reference.refusal import refuse
@@ -146,6 +147,7 @@ def _recorded_at(reference: Reference, shape: Shape, dtype: torch.dtype, fixed: 
             heads = recording.fixed_heads()
             if heads:
                 recording = record(reference, shape, dtype, fixed | heads)
+            recording = without_live_arrays(recording, partial(record, reference, shape, dtype, fixed | heads))
             assembled = assemble(reference, recording, arena)
         except BudgetError:
             refuse("CU489", "reading the reference takes too long", arena.here, LOOP_HELP)

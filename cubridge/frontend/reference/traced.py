@@ -9,7 +9,6 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.algebra.terms import Arena, new_arena
 from cubridge.frontend.reference.assemble import Assembled
@@ -23,7 +22,7 @@ from cubridge.frontend.reference.oracle import Oracle, OracleValues, sizes_of
 from cubridge.frontend.reference.places import error_span
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.quiet import off_stdout, uncompiled
-from cubridge.frontend.reference.record import first_line
+from cubridge.frontend.reference.record import Recording, first_line
 from cubridge.frontend.reference.refusal import fail, refuse
 from cubridge.frontend.reference.requirements import requirements
 from cubridge.frontend.reference.sizes import follows_sizes
@@ -56,10 +55,6 @@ def _same_values(one: Sequence[tuple[str, object]], other: Sequence[tuple[str, o
     )
 
 
-def _without_values(operand: object) -> object:
-    return list(operand.shape) if isinstance(operand, Tensor) else operand
-
-
 @dataclass(frozen=True)
 class Traced:
     """A reference as read. `shape` is the one it was recorded at, `dtype` that of q, k and v there. `again`: reads it as it is
@@ -80,16 +75,20 @@ class Traced:
         """The arguments besides q, k, v at a shape. Errors: CU473."""
         return call_extra_inputs(self.reference, shape)
 
+    @property
+    def recording(self) -> Recording:
+        return self.assembled.lifter.recording
+
     @cached_property
     def kept(self) -> tuple[StateTensor, ...]:
         """Where the tensors lie that a call reads besides its arguments: parameters, buffers, variables."""
-        recording = self.assembled.lifter.recording
+        recording = self.recording
         return (*(r.state for r in recording.reals if r.state is not None), *(n.source for n in recording.numbers))
 
     def state(self) -> dict[str, Tensor]:
         """What lies there now, by path. Errors: CU490, also for modules that would run something else and for numbers that
         changed."""
-        recording = self.assembled.lifter.recording
+        recording = self.recording
         for module in recording.modules:
             module.check()
         changed = [f for f in recording.kept if not f.holds()]
@@ -119,14 +118,7 @@ class Traced:
             other = self.again()
         except CuError:
             return False
-        return says(other.spec) == says(self.spec) and other.said() == self.said()
-
-    def said(self) -> list[object]:
-        """The recorded calls without their tensors, and the tensors that the reference writes out."""
-        recording = self.assembled.lifter.recording
-        written = [real.tensor.tolist() for real in recording.reals if real.state is None]
-        calls = [(str(c.func), str(pytree.tree_map(_without_values, (c.args, c.kwargs)))) for c in recording.calls]
-        return [*calls, *written, [n.value for n in recording.numbers]]
+        return says(other.spec) == says(self.spec) and other.recording.said() == self.recording.said()
 
     def captures(self, sizes: Mapping[str, int], inputs: Mapping[str, Input], wide: bool = False) -> dict[str, Tensor]:
         """The spec's captures for one launch, on the CPU. `inputs`: extra inputs by name, and q, k, v. Errors: CU490."""
