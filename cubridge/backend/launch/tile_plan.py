@@ -11,6 +11,7 @@ import torch
 from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.backend.launch.device import Device, KernelText, Launch, LoadedKernel
 from cubridge.backend.launch.packing import Packing, captured_place, list_place, packing
+from cubridge.backend.text.list_mask import mask_text
 from cubridge.engine.tile_lists import ListShape, list_shape, tile_lists
 from cubridge.ir.contract import (
     CapturedAddress,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 ENTRY: Final = "list_tiles"
 HEADER: Final = "common/list_tiles.cuh"
 _SIZE_MACROS: Final = {"B": "BATCH", "Hq": "HEADS_Q", "Hk": "HEADS_KV", "Lq": "LEN_Q", "Lk": "LEN_KV"}
-_BLOCKS_A_PROCESSOR: Final = 4
+THREADS: Final = 1024
+"""Of a block, which makes a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +64,17 @@ class ListPlan:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """The kernel that makes lists, of one call form. It works on the captured arrays and the memory of the lists."""
+    """The kernel that makes lists, of one call form: a block for each. It works on the captured arrays and the lists."""
 
     kernel: LoadedKernel
-    grid: int
-    block: int
     packing: Packing
 
     def make(self, kind: TileList, shape: ListShape, device: torch.device, arrays: Sequence[Tensor]) -> Tensor:
-        """Lists; behind them, what the kernel notes of tiles, and how many blocks of a list are done."""
-        entries = kind.HEAD + 2 * shape.tiles
-        memory = torch.zeros(shape.lists * (entries + 2) + 1, dtype=torch.int16, device=device)
-        tensors = [*arrays, memory]
+        lists = torch.empty(shape.lists, kind.HEAD + shape.tiles, dtype=torch.int16, device=device)
+        tensors = [*arrays, lists]
         params = self.packing([t.data_ptr() for t in tensors], ())
-        self.kernel.launch(Launch(self.grid, self.block, self.kernel.shared_bytes, params), tensors)
-        return memory
+        self.kernel.launch(Launch(shape.lists, THREADS, self.kernel.shared_bytes, params), tensors)
+        return lists
 
 
 def plan_lists(
@@ -95,11 +93,10 @@ def plan_lists(
     shape = list_shape(kind, names, params)
     maker = None
     if kernel is not None:
-        blocks = max(1, min(shape.tiles, _BLOCKS_A_PROCESSOR * device.constants["SM_COUNT"] // max(1, shape.lists)))
         order = (*map(captured_place, contract.captured), list_place(place))
         places = {name: at for at, name in enumerate(order)}
         packed = packing(_of_maker(contract, place), {}, names, places)
-        maker = Maker(kernel, shape.lists * blocks, int(evaluate_number(contract.block, names)), packed)
+        maker = Maker(kernel, packed)
     captured = tuple(f.name for f in contract.captured)
     return ListPlan(kind, shape, names, params, captured, device.torch_device, maker)
 
@@ -126,8 +123,7 @@ def list_text(text: KernelText, place: ParamField, form: Instantiation) -> Kerne
     defined = {f"LIST_{macro}": sizes.get(size, size) for size, macro in _SIZE_MACROS.items()}
     defined |= {"LIST_ENTRIES": f"p.{place.name}", "LIST_ROWS": _said(kind.rows, macros)}
     defined |= {"LIST_AXES": str(len(kind.axes)), "LIST_KEYS": _said(kind.keys, macros)}
-    threads = _said(contract.block, macros)
-    defined |= {"LIST_QUERIES": _said(contract.query_tile, macros), "LIST_THREADS": threads}
+    defined |= mask_text(kind.keep, contract)
     lines = "".join(f"#define {name} {value}\n" for name, value in defined.items())
     source = SourceFile(text.source.name, text.source.data + f'\n{lines}#include "{HEADER}"\n'.encode())
     made = replace(

@@ -27,7 +27,7 @@ ONE_LINE: Final = 132
 def emit_function(function: Function, kernel: Kernel, spelling: Spelling, column: int = 1) -> str:
     """The body of a region's function, from brace to brace, the first in `column`. `function` is a region of `kernel` whose types
     hold. Errors: CU603 what CUDA text cannot say, CU604 a name it cannot have."""
-    emitter = _Emitter(function, Types(kernel, function.name), _with_loop_variables(function, spelling))
+    emitter = _Emitter(function, Types.of_region(kernel, function.name), _with_loop_variables(function, spelling))
     statements = emitter.statements()
     printer = c.CudaPrinter()
     if not statements:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cubridge.ir.algebra.facts import Facts
@@ -21,39 +22,39 @@ def unsayable(what: str, node: Node, help: str | None = None) -> Refused:
 
 @dataclass
 class Types:
-    """Types inside the region `name` of `kernel`, whose types hold; `declare` adds its locals as they are assigned. `fragments`:
-    the arguments that are tiles or vectors, whose rows are on the axis `family.rows`; `columns` are the others."""
+    """Types of expressions in `scope`; `declare` adds locals as they are assigned. `fragments`: names of tiles and vectors, whose
+    rows are on the axis `family.rows`; `columns` are the others. `facts`: what is known of integers."""
 
-    kernel: Kernel
-    name: str
+    scope: Scope
+    family: Family
+    facts: Facts
+    fragments: Mapping[str, ValueType] = field(default_factory=dict[str, ValueType])
     locals: dict[str, ValueType] = field(default_factory=dict[str, ValueType])
-    fragments: dict[str, ValueType] = field(init=False)
-    family: Family = field(init=False)
-    columns: tuple[Axis, ...] = field(init=False)
-    _scope: Scope = field(init=False)
-    _facts: Facts = field(init=False)
     _nonnegative: dict[str, bool] = field(default_factory=dict[str, bool])
 
-    def __post_init__(self) -> None:
-        self._scope = region_scope(self.kernel, self.name)
-        self.fragments = fragments(self.kernel, self.name)
-        for name, kind in self.fragments.items():
-            self._scope = self._scope.bind(name, kind)
-        self.family = family_of(self.kernel)
-        self.columns = tuple(a for a in (Axis.ROW, Axis.KEY, Axis.OUT) if a is not self.family.rows)
-        self._facts = Facts.of(self.kernel)
+    @staticmethod
+    def of_region(kernel: Kernel, name: str) -> Types:
+        """Inside the region `name` of `kernel`, whose types hold."""
+        scope, arguments = region_scope(kernel, name), fragments(kernel, name)
+        for argument, kind in arguments.items():
+            scope = scope.bind(argument, kind)
+        return Types(scope, family_of(kernel), Facts.of(kernel), arguments)
+
+    @property
+    def columns(self) -> tuple[Axis, ...]:
+        return tuple(a for a in (Axis.ROW, Axis.KEY, Axis.OUT) if a is not self.family.rows)
 
     def of(self, expr: Expr) -> ValueType:
-        return infer(expr, self._scope)
+        return infer(expr, self.scope)
 
     def captured(self, name: str) -> Captured | TileList:
-        return self._scope.captured[name]
+        return self.scope.captured[name]
 
     def declare(self, name: str, value: Expr) -> None:
         """The local `name` is assigned `value`; its first value gives it its type."""
         if name not in self.locals:
             self.locals[name] = self.of(value)
-            self._scope = self._scope.bind(name, self.locals[name])
+            self.scope = self.scope.bind(name, self.locals[name])
         self._nonnegative[name] = self._nonnegative.get(name, True) and self.nonnegative(value)
 
     def nonnegative(self, expr: Expr) -> bool:
@@ -63,4 +64,4 @@ class Types:
     def _least(self, expr: Expr) -> int | None:
         if isinstance(expr, Name) and expr.id in self.locals:
             return 0 if self._nonnegative[expr.id] else None
-        return self._facts.least(expr)
+        return self.facts.least(expr)

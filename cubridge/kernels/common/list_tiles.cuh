@@ -1,152 +1,150 @@
 // The plan of a launch whose mask reads data: the lists of key tiles that a kernel walks (docs/cuir.md, tile lists). This header stands
-// behind the whole text of the kernel, whose own `tile_setup` and `mask` say what is seen: scores of 0 stay 0 where a row sees a key.
-// Before it stand: LIST_ENTRIES, LIST_ROWS, LIST_BATCH, LIST_HEADS_Q, LIST_HEADS_KV, LIST_LEN_Q, LIST_LEN_KV, what is read of the
-// kernel's Params `p`; LIST_AXES, 0 for one list for all, 1 for one a batch, 2 for one a head; LIST_QUERIES, LIST_KEYS, the sizes of
-// its tiles; LIST_THREADS, the threads of its blocks.
+// behind the whole text of the kernel. Before it stand: LIST_ENTRIES, LIST_ROWS, LIST_BATCH, LIST_HEADS_Q, LIST_HEADS_KV, LIST_LEN_Q,
+// LIST_LEN_KV, what is read of the kernel's Params `p`; LIST_AXES, 0 for one list for all, 1 for one a batch, 2 for one a head;
+// LIST_KEYS, the keys of a tile; and the mask: LIST_KEEP, is key.j visible to row.i; LIST_TRUTH, the same by the bounds of some rows and
+// keys; LIST_ROW_DATA and LIST_KEY_DATA, what they read of a row and of a key, as DO(of, type, name, value).
 //
-// Launch: any whole number of blocks for each list, with the threads of the kernel. LIST_ENTRIES is the address of zeros, as ListMemory
-// lays them out. The blocks of a list share its tiles; the last to finish puts them in order.
+// Launch: a block of LIST_THREADS for each list. A warp takes a tile: its positions may decide it, or the bounds of its data; else its
+// elements do, until one is visible and one is not.
 #pragma once
-
-DEVICE int list_thread() { return threadIdx.x; }
-DEVICE int list_block() { return blockIdx.x; }
-DEVICE int list_blocks() { return gridDim.x; }
-DEVICE bool list_any(bool x) { return __any_sync(0xffffffffu, x); }
-DEVICE void list_sync() { __syncthreads(); }
-DEVICE int list_load(const short* p) { return __ldcg(p); }  // what other blocks wrote
-DEVICE int list_arrive(int* p) {  // the last to arrive reads what the others wrote
-    __threadfence();
-    const int before = atomicAdd(p, 1);
-    __threadfence();
-    return before;
-}
+#include "common/spans.cuh"
 
 constexpr int LIST_HEAD = 2;  // entries before the first tile: how many tiles, how many of them are masked
+constexpr int LIST_MOST = 32768;  // tiles
+constexpr int LIST_THREADS = 1024, LIST_WARPS = LIST_THREADS / 32;
+constexpr int LIST_HELD = (LIST_KEYS + 31) / 32;  // keys of a tile that a lane holds
 enum Seen { NONE = 0, PART = 1, WHOLE = 2 };
 
-// What `mask` takes: scores [R][C] a thread holds, and the query tile.
-template <typename Function> struct MaskOf;
-template <int R, int C, typename T> struct MaskOf<void(float (&)[R][C], int, const T&, const Params&)> {
-    static constexpr int ROWS_HELD = R, COLS_HELD = C;
-    typedef T Tile;
-};
-typedef MaskOf<decltype(mask)> ListMask;
+DEVICE int list_lane() { return threadIdx.x % 32; }
+DEVICE int list_warp() { return threadIdx.x / 32; }
+DEVICE int list_lanes_below(u32 lanes) { return __popc(lanes & ((1u << list_lane()) - 1)); }
 
-struct ListShared {
-    int warps[2][LIST_THREADS / 32];  // what the warps saw of a tile, of two tiles in turn
-    int parts[LIST_THREADS], wholes[LIST_THREADS];
-    int is_last;
-};
+// ---- rows and keys: one of them, and bounds of some ----
+#define LIST_FIELD(of, type, name, value) type name;
+#define LIST_SPAN(of, type, name, value) SpanOf<type>::Type name;
+#define LIST_LOAD(of, type, name, value) of.name = value;
+#define LIST_UNKNOWN(of, type, name, value) , unknown<SpanOf<type>::Type>()
+#define LIST_ONE(of, type, name, value) , SpanOf<type>::Type(of.name)
+#define LIST_HULL(of, type, name, value) of.name = hull(of.name, SpanOf<type>::Type(other.name));
+#define LIST_WARP(of, type, name, value) of.name = warp_hull(of.name);
+#define LIST_SIDE(One, Some, one, some, at, DATA)                                                          \
+    struct One { int at; DATA(LIST_FIELD, one) };                                                          \
+    struct Some { IntSpan at; DATA(LIST_SPAN, some) };                                                     \
+    DEVICE One one##_of(int at, const WorkTile& tile, const Params& p) {                                   \
+        One one;                                                                                           \
+        one.at = at;                                                                                       \
+        DATA(LIST_LOAD, one)                                                                               \
+        return one;                                                                                        \
+    }                                                                                                      \
+    DEVICE Some some##_at(IntSpan at) { return Some{at DATA(LIST_UNKNOWN, some)}; }                        \
+    DEVICE Some some##_of(const One& one) { return Some{IntSpan(one.at) DATA(LIST_ONE, one)}; }            \
+    DEVICE void take_in(Some& some, const One& other) { DATA(LIST_HULL, some) }                            \
+    DEVICE void take_in_warp(Some& some, IntSpan at) { some.at = at; DATA(LIST_WARP, some) }
+LIST_SIDE(ListRow, ListRows, row, rows, i, LIST_ROW_DATA)
+LIST_SIDE(ListKey, ListKeys, key, keys, j, LIST_KEY_DATA)
 
-// [lists][LIST_HEAD + tiles] entries; then, for the blocks that make them, [lists][tiles] what is seen, and an int for each list.
-struct ListMemory {
-    int lists, tiles, per_head, heads;
-    short* entries;
-    short* seen;
-    int* arrived;
-};
-DEVICE ListMemory list_memory(const Params& p) {
-    ListMemory m;
-    m.tiles = (LIST_LEN_KV + LIST_KEYS - 1) / LIST_KEYS;
-    m.per_head = (LIST_LEN_Q + LIST_ROWS - 1) / LIST_ROWS;
-    m.heads = LIST_AXES == 2 ? LIST_HEADS_Q : 1;
-    m.lists = (LIST_AXES >= 1 ? LIST_BATCH : 1) * m.heads * m.per_head;
-    m.entries = const_cast<short*>(LIST_ENTRIES);
-    m.seen = m.entries + (i64)m.lists * (LIST_HEAD + m.tiles);
-    const i64 shorts = (i64)m.lists * (LIST_HEAD + 2 * m.tiles);
-    m.arrived = reinterpret_cast<int*>(m.entries + (shorts + 1) / 2 * 2);
-    return m;
+DEVICE bool visible(const ListRow& row, const ListKey& key, const WorkTile& tile, const Params& p) { return LIST_KEEP; }
+DEVICE Truth visible(const ListRows& row, const ListKeys& key, const WorkTile& tile, const Params& p) { return LIST_TRUTH; }
+
+DEVICE ListRows bounds_of_rows(IntSpan i, const WorkTile& tile, const Params& p) {
+    ListRows rows = rows_of(row_of(imin(i.lo + list_lane(), i.hi), tile, p));
+    for (int x = i.lo + list_lane() + 32; x <= i.hi; x += 32) take_in(rows, row_of(x, tile, p));
+    take_in_warp(rows, i);
+    return rows;
 }
 
-// What the rows of this block's threads see of key tile n, together: the same in all threads. `turn`: alternates from tile to tile.
-DEVICE int seen_of(ListShared& shared, const ListMask::Tile& tile, int n, int turn, const Params& p) {
-    float s[ListMask::ROWS_HELD][ListMask::COLS_HELD];
-    #pragma unroll
-    for (int r = 0; r < ListMask::ROWS_HELD; ++r) {
+// ---- what rows see of a key tile, together: by one warp, the same in all lanes ----
+DEVICE Seen seen_by_elements(IntSpan i, const ListKey (&held)[LIST_HELD], bool filled, const WorkTile& tile, const Params& p) {
+    const int rows = i.hi - i.lo + 1;
+    bool some = false, every = filled;
+    for (int x = 0; x < rows; ++x) {
+        // from both ends: what rows see changes there last
+        const ListRow row = row_of(x % 2 == 0 ? i.lo + x / 2 : i.hi - x / 2, tile, p);
+        bool any = false, all = true;
         #pragma unroll
-        for (int c = 0; c < ListMask::COLS_HELD; ++c) s[r][c] = 0.f;
+        for (int c = 0; c < LIST_HELD; ++c) {
+            const bool keep = visible(row, held[c], tile, p);
+            any = any | keep;
+            all = all & keep;
+        }
+        some = some | __any_sync(0xffffffffu, any);
+        every = every & __all_sync(0xffffffffu, all);
+        if (some & !every) return PART;
     }
-    mask(s, n * LIST_KEYS, tile, p);
-    bool some = false, every = true;
+    return some ? WHOLE : NONE;
+}
+DEVICE Seen seen_of(int n, const ListRows& rows, const WorkTile& tile, const Params& p) {
+    const int first = n * LIST_KEYS, end = imin(first + LIST_KEYS, LIST_LEN_KV);
+    const bool filled = end == first + LIST_KEYS;
+    const IntSpan j(first, end - 1);
+    if (!visible(rows, keys_at(j), tile, p).some) return NONE;
+    ListKey held[LIST_HELD];  // beyond the last key the last one
     #pragma unroll
-    for (int r = 0; r < ListMask::ROWS_HELD; ++r) {
-        const int row = frag_row(r);  // before the tile in threads that hold none
-        const bool real = (row >= 0) & (tile.q_start + row < LIST_LEN_Q);
-        #pragma unroll
-        for (int c = 0; c < ListMask::COLS_HELD; ++c) {
-            const bool visible = s[r][c] == 0.f;
-            some = some | (visible & real);
-            every = every & (visible | !real);
+    for (int c = 0; c < LIST_HELD; ++c) held[c] = key_of(imin(first + list_lane() + 32 * c, end - 1), tile, p);
+    ListKeys keys = keys_of(held[0]);
+    #pragma unroll
+    for (int c = 1; c < LIST_HELD; ++c) take_in(keys, held[c]);
+    take_in_warp(keys, j);
+    const Truth seen = visible(rows, keys, tile, p);
+    if (!seen.some) return NONE;
+    if (seen.every) return filled ? WHOLE : PART;
+    return seen_by_elements(rows.i, held, filled, tile, p);
+}
+
+// ---- lists ----
+struct ListShared {
+    unsigned char seen[LIST_MOST];
+    int parts[LIST_MOST / 32], wholes[LIST_MOST / 32];  // of 32 tiles, from the right
+};
+DEVICE int sum_before(const int* counts, int end) {
+    int sum = 0;
+    for (int x = list_lane(); x < end; x += 32) sum += counts[x];
+    return __reduce_add_sync(0xffffffffu, sum);
+}
+// The list from what is seen of its tiles: those seen in part, then those seen whole, each from the right.
+DEVICE void put_in_order(ListShared& shared, short* entries, int tiles) {
+    const int groups = (tiles + 31) / 32;
+    for (int g = list_warp(); g < groups; g += LIST_WARPS) {
+        const int n = tiles - 1 - 32 * g - list_lane(), what = n < 0 ? NONE : shared.seen[n];
+        const u32 parts = __ballot_sync(0xffffffffu, what == PART), wholes = __ballot_sync(0xffffffffu, what == WHOLE);
+        if (list_lane() == 0) {
+            shared.parts[g] = __popc(parts);
+            shared.wholes[g] = __popc(wholes);
         }
     }
-    const bool any = list_any(some), missed = list_any(!every);
-    if (list_thread() % 32 == 0) shared.warps[turn][list_thread() / 32] = any + 2 * missed;
-    list_sync();
-    int found = 0;
-    for (int w = 0; w < LIST_THREADS / 32; ++w) found = found | shared.warps[turn][w];
-    return (found & 1) == 0 ? NONE : (found & 2) == 0 ? WHOLE : PART;
-}
-
-// The list from what is seen of its tiles, by all threads: those seen in part, then those seen whole, each from the right.
-DEVICE void put_in_order(ListShared& shared, short* entries, const short* seen, int tiles) {
-    const int thread = list_thread(), share = (tiles + LIST_THREADS - 1) / LIST_THREADS;
-    const int first = thread * share, end = first + share < tiles ? first + share : tiles;
-    int parts = 0, wholes = 0;
-    for (int x = first; x < end; ++x) {
-        const int what = list_load(seen + tiles - 1 - x);
-        parts += what == PART;
-        wholes += what == WHOLE;
-    }
-    shared.parts[thread] = parts;
-    shared.wholes[thread] = wholes;
-    list_sync();
-    int part_at = 0, whole_at = 0, all_parts = 0, all_wholes = 0;
-    for (int t = 0; t < LIST_THREADS; ++t) {
-        const int a = shared.parts[t], b = shared.wholes[t];
-        part_at += t < thread ? a : 0;
-        whole_at += t < thread ? b : 0;
-        all_parts += a;
-        all_wholes += b;
-    }
-    const int count = all_parts + all_wholes;
-    if (thread == 0) {
+    __syncthreads();
+    const int parts = sum_before(shared.parts, groups), count = parts + sum_before(shared.wholes, groups);
+    if (threadIdx.x == 0) {
         entries[0] = (short)count;
-        entries[1] = (short)all_parts;
+        entries[1] = (short)parts;
     }
     short* to = entries + LIST_HEAD;
-    whole_at += all_parts;
-    for (int x = first; x < end; ++x) {
-        const int n = tiles - 1 - x, what = list_load(seen + n);
-        if (what == PART) to[part_at++] = (short)n;
-        if (what == WHOLE) to[whole_at++] = (short)n;
+    for (int g = list_warp(); g < groups; g += LIST_WARPS) {
+        const int n = tiles - 1 - 32 * g - list_lane(), what = n < 0 ? NONE : shared.seen[n];
+        const int part = sum_before(shared.parts, g) + list_lanes_below(__ballot_sync(0xffffffffu, what == PART));
+        const int whole = parts + sum_before(shared.wholes, g) + list_lanes_below(__ballot_sync(0xffffffffu, what == WHOLE));
+        if (what != NONE) to[what == PART ? part : whole] = (short)n;
     }
-    for (int x = count + thread; x < tiles; x += LIST_THREADS) to[x] = -1;  // no tile: what walks too far is found out
+    for (int x = count + threadIdx.x; x < tiles; x += LIST_THREADS) to[x] = -1;  // no tile: what walks too far is found out
 }
 
 extern "C" __global__ void __launch_bounds__(LIST_THREADS) list_tiles(const __grid_constant__ Params p) {
     __shared__ ListShared shared;
-    const ListMemory m = list_memory(p);
-    const int blocks = list_blocks() / m.lists;  // of one list
-    const int list = list_block() / blocks, block = list_block() % blocks;
-    short* seen = m.seen + (i64)list * m.tiles;
-    ListMask::Tile tile;
-    const int head = list / m.per_head;
-    tile.b = head / m.heads;
-    tile.h = head % m.heads;
+    const int tiles = (LIST_LEN_KV + LIST_KEYS - 1) / LIST_KEYS;
+    const int per_head = (LIST_LEN_Q + LIST_ROWS - 1) / LIST_ROWS;
+    const int heads = LIST_AXES == 2 ? LIST_HEADS_Q : 1;
+    const int list = blockIdx.x, head = list / per_head, first = list % per_head * LIST_ROWS;
+    WorkTile tile;
+    tile.b = head / heads;
+    tile.h = head % heads;
     tile.hk = tile.h / (LIST_HEADS_Q / LIST_HEADS_KV);
-    const int first = list % m.per_head * LIST_ROWS;
-    int turn = 0;
-    for (int q_start = first; q_start < first + LIST_ROWS && q_start < LIST_LEN_Q; q_start += LIST_QUERIES) {
-        tile.q_start = q_start;
-        tile_setup(tile, p);
-        for (int n = block; n < m.tiles; n += blocks) {
-            const int what = seen_of(shared, tile, n, turn, p);
-            turn ^= 1;
-            // query tiles that share a list: what they do not see alike, they see in part
-            if (list_thread() == 0) seen[n] = (short)(q_start == first || seen[n] == what ? what : PART);
+    if (list_warp() < tiles) {
+        const ListRows rows = bounds_of_rows(IntSpan(first, imin(first + LIST_ROWS, LIST_LEN_Q) - 1), tile, p);
+        for (int n = list_warp(); n < tiles; n += LIST_WARPS) {
+            const Seen what = seen_of(n, rows, tile, p);
+            if (list_lane() == 0) shared.seen[n] = (unsigned char)what;
         }
     }
-    if (list_thread() == 0) shared.is_last = list_arrive(m.arrived + list) == blocks - 1;
-    list_sync();
-    if (shared.is_last) put_in_order(shared, m.entries + (i64)list * (LIST_HEAD + m.tiles), seen, m.tiles);
+    __syncthreads();
+    put_in_order(shared, const_cast<short*>(LIST_ENTRIES) + (i64)list * (LIST_HEAD + tiles), tiles);
 }

@@ -35,7 +35,7 @@ DTYPES = (DType.I32, DType.F32, DType.BOOL)
 
 
 def expressions() -> Expressions:
-    return Expressions(Types(golden_kernel("sm80"), "row_probs"), Spelling(NAMES, {}))
+    return Expressions(Types.of_region(golden_kernel("sm80"), "row_probs"), Spelling(NAMES, {}))
 
 
 def c_text(text: str) -> str:
@@ -81,7 +81,7 @@ def test_spelling(cuir: str, c: str) -> None:
 def test_a_captured_read_stays_behind_its_condition() -> None:
     golden = golden_kernel("sm80")
     table = Field("table", Captured(DType.F32, (Name("Lk"),)), fixed=False)
-    types = Types(replace(golden, params=(*golden.params, table)), "row_probs")
+    types = Types.of_region(replace(golden, params=(*golden.params, table)), "row_probs")
     expr = parse_expr("where(j < Lk, exp2(p.table[j]), s)")
     assert CudaPrinter().visit(Expressions(types, Spelling(NAMES, {})).of(expr)).startswith("j < p.len_kv ? ")
 
