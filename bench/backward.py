@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -27,9 +27,6 @@ from cubridge.judge.backward_mutants import backward_mutants
 from cubridge.judge.checker import approximations
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
 from cubridge.judge.gradient_runs import saved
-
-if TYPE_CHECKING:
-    from cubridge.backend.launch.captured import CaptureValue
 
 Texts = tuple[KernelText, KernelText, KernelText]
 SHAPES: Final = (
@@ -181,7 +178,7 @@ def _gradients(launch: BackwardLauncher, problem: GradientProblem, out: Tensor, 
     p = problem
     q, k, v, o, rows, dout = (x.to(device) for x in (p.q, p.k, p.v, out, lse, p.dout))
     dlse = None if p.dlse is None else p.dlse.to(device)
-    captures = on_device(cast("Mapping[str, CaptureValue]", p.captures), device)
+    captures = on_device(p.captures, device)
     return Gradients(*(x.cpu() for x in launch(q, k, v, o, rows, dout, dlse, captures)))
 
 

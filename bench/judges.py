@@ -1,6 +1,6 @@
 """Every judge's verdict on every fault of a kernel, none stopping another.
 
-    python -m bench.judges sm80 # static rules, order engine, value engine, emulator
+    python -m bench.judges sm80   # static rules, order engine, value engine, emulator
 
 No GPU. Prints a table, then the faults that the emulator lets pass and another judge catches, or the other way round."""
 
@@ -11,25 +11,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-import torch
+from typing import Final
 
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
-from cubridge.driver.suites.fault_emulator import FaultTexts, Inputs
+from cubridge.driver.suites.fault_emulator import FaultEmulator, FaultTexts
 from cubridge.engine.order.engine import run_order
-from cubridge.ir.diagnostics import CuError
+from cubridge.ir.diagnostics import Diagnostic
 from cubridge.judge.faults.catalog import Fault, enumerate_faults
 from cubridge.judge.faults.edits import Unsayable
 from cubridge.judge.faults.verdicts import Judge, make_judge, value_fault
 from cubridge.judge.runners import LAUNCH_CONSTANTS
-from cubridge.judge.tools import EMULATED_HEAD_DIM, emulate
+from cubridge.judge.tools import EMULATED_HEAD_DIM, Here
 from cubridge.verify.verifier import verify
-
-if TYPE_CHECKING:
-    from cubridge.backend.launch.device import KernelText
-    from cubridge.judge.attention import Outputs
 
 KERNELS: Final = ("sm80", "sm90a")
 JUDGES: Final = ("rules", "order", "values", "emulator")
@@ -57,53 +51,27 @@ def judge_faults(kernel: str, step: int, start: int) -> None:
     lifted = lift_kernel(chosen, "bf16", EMULATED_HEAD_DIM).kernel
     judge = make_judge(lifted, dict(LAUNCH_CONSTANTS))
     texts = FaultTexts.of(chosen, "bf16", EMULATED_HEAD_DIM, lifted)
-    inputs = [
-        Inputs(*t.inputs, lse=t.launch.want_lse) for t in judge.trials if 0 not in t.launch.shape.sizes().values()
-    ]
-    expected = _outputs(texts.kernel.text, inputs)
+    emulator = FaultEmulator.of(Here(), texts, judge.trials)
     found: list[Verdicts] = []
     for fault in list(enumerate_faults(lifted))[start::step]:
         if fault.no_change is None:
-            found.append(Verdicts(fault, dict(_judge(judge, texts, fault, inputs, expected))))
+            found.append(Verdicts(fault, dict(_judge(judge, emulator, fault))))
             print(f"{len(found)} {fault}: {found[-1].by}", file=sys.stderr, flush=True)
     _print_table(kernel, found)
 
 
-def _judge(
-    judge: Judge, texts: FaultTexts, fault: Fault, inputs: Sequence[Inputs], expected: list[Outputs]
-) -> Iterator[tuple[str, str]]:
-    yield "rules", _code(verify(fault.kernel))
-    yield "order", _code(run_order(fault.kernel)[0])
-    values = value_fault(judge.trials, fault.kernel)
-    yield "values", PASSES if values is None else values.code
+def _judge(judge: Judge, emulator: FaultEmulator, fault: Fault) -> Iterator[tuple[str, str]]:
+    yield "rules", _code(*verify(fault.kernel))
+    yield "order", _code(*run_order(fault.kernel)[0])
+    yield "values", _code(value_fault(judge.trials, fault.kernel))
     try:
-        text = texts.kernel.with_text(texts.write(fault))
+        yield "emulator", _code(emulator.find(fault))
     except Unsayable:
         yield "emulator", UNSAID
-        return
-    yield "emulator", _emulated(text, inputs, expected)
 
 
-def _code(diagnostics: Sequence[object]) -> str:
-    return getattr(diagnostics[0], "code", "?") if diagnostics else PASSES
-
-
-def _emulated(text: KernelText, inputs: Sequence[Inputs], expected: list[Outputs]) -> str:
-    try:
-        outputs = _outputs(text, inputs)
-    except CuError as error:
-        return error.diagnostics[0].code
-    return PASSES if all(_same(a, b) for a, b in zip(outputs, expected, strict=True)) else "CU844"
-
-
-def _outputs(text: KernelText, inputs: Sequence[Inputs]) -> list[Outputs]:
-    runner = emulate(text, "bf16", EMULATED_HEAD_DIM)
-    return [runner.run(i, i.lse) for i in inputs]
-
-
-def _same(got: Outputs, want: Outputs) -> bool:
-    pairs = [(a, b) for a, b in zip(got, want, strict=True) if a is not None and b is not None]
-    return all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in pairs)
+def _code(first: Diagnostic | None = None, *_: Diagnostic) -> str:
+    return first.code if first else PASSES
 
 
 def _print_table(kernel: str, found: Sequence[Verdicts]) -> None:

@@ -123,7 +123,9 @@ Backend = Literal["TRITON", "FLASH"]
 
 
 def compile_static(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    torch._dynamo.config.recompile_limit = 256  # one flex_attention serves all variants
+    import torch._dynamo.config as dynamo
+
+    dynamo.recompile_limit = 256  # one flex_attention serves all variants
     return torch.compile(function, dynamic=False)
 
 
@@ -158,6 +160,7 @@ def flex(setting: Setting, compiled_by: Compile = compile_static, backend: Backe
                 return_aux=AuxRequest(lse=True),
                 kernel_options=options,
             )
+            assert aux.lse is not None
             return out * torch.sigmoid(aux.lse - sinks[None, :, None])[..., None].to(out.dtype)
 
         compiled = compiled_by(with_sink)
