@@ -6,7 +6,7 @@ check    every variant on both kernels against the fp64 oracle, at many lengths,
 mutants  wrong kernels of every variant, each of which the check must reject
 draws    references put together at random, adapted and judged on the GPU (--count)
 host     what one call costs on the host; without a GPU, all but the launch itself
-lists    lists of key tiles of masks that read data: against torch's, and what they take of a call
+lists    lists of key tiles of masks that read data: against torch's, and what they take of a call; documents in one long row
 backward the backward pass of every variant: gradients, wrong passes, times beside SDPA's and FlexAttention's
 time     every variant on both kernels beside its peers, interleaved
 lengths  full and causal attention over lengths, head layouts and head dims; goes on with what --out holds of it
@@ -144,10 +144,13 @@ def lengths(arguments: argparse.Namespace) -> int:
 
 def lists(arguments: argparse.Namespace) -> int:
     from bench.lists import list_rows, list_table
+    from bench.packed import packed_rows, packed_table
 
     rows = list(list_rows(_built(arguments, long=True), _gpu(), arguments.rounds))
-    _report(arguments, "lists", list_table(rows), [asdict(r) | {"share": r.share} for r in rows])
-    return 0 if rows and all(r.same for r in rows) else 3
+    _report(arguments, "lists", list_table(rows), [asdict(r) | {"share": r.share, "tflops": r.tflops} for r in rows])
+    packed = list(packed_rows(_built(arguments, long=True), _gpu(), arguments.rounds))
+    _report(arguments, "packed", packed_table(packed), [asdict(r) | {"ratio": r.ratio} for r in packed])
+    return 0 if rows and all(r.same for r in (*rows, *packed)) else 3
 
 
 def backward(arguments: argparse.Namespace) -> int:

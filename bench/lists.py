@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -11,47 +12,64 @@ from torch import Tensor
 
 from bench.build import KERNELS, Built
 from bench.inputs import long_inputs
+from bench.list_calls import ListCall, milliseconds
+from bench.peers import Setting
 from bench.table import render
-from cubridge.backend.gpu.timing import Clock, cuda_clock, interleave
-from cubridge.backend.launch.call_plan import CallPlan
+from bench.variants import VARIANTS
+from cubridge.backend.gpu.timing import Clock, cuda_clock
 from cubridge.backend.launch.captured import on_device
-from cubridge.backend.launch.runtime import OUTPUT, Launcher
+from cubridge.backend.launch.runtime import Launcher
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.captured import CaptureValue
-    from cubridge.backend.launch.device import Device
+    from cubridge.backend.launch.device import Device, KernelText
 
 
 @dataclass(frozen=True, slots=True)
 class ListRow:
-    """`same`: as torch's. `visited` and `masked`: of all key tiles, how many. `lists`, `call`: milliseconds."""
+    """`flops`: of the visible elements. `same`: as torch's. `visited` and `masked`: of all key tiles, how many. `lists`, `call`:
+    milliseconds."""
 
     variant: str
     kernel: str
     data: str
-    same: bool
-    visited: float
-    masked: float
-    lists: float
-    call: float
+    flops: float
+    same: bool = False
+    visited: float = math.nan
+    masked: float = math.nan
+    lists: float = math.nan
+    call: float = math.nan
 
     @property
     def share(self) -> float:
         """Of the time of a call, that of its lists."""
         return self.lists / self.call
 
+    @property
+    def tflops(self) -> float:
+        """Of the whole call."""
+        return self.flops / self.call / 1e9
+
 
 def list_rows(built: Iterable[Built], device: Device, rounds: int, clock: Clock = cuda_clock) -> Iterator[ListRow]:
+    for item, kernel, text in listed(built):
+        launcher = Launcher(device, text, item.preconditions, say=lambda _: None)
+        captures = on_device(cast("Mapping[str, CaptureValue]", item.captures), device.torch_device)
+        assert item.task.long is not None
+        inputs = long_inputs(item.task.long, device.torch_device)
+        for data, given in (("as timed", captures), ("shuffled", _shuffled(captures))):
+            flops = Setting(VARIANTS[item.task.variant], *inputs, given).flops()
+            row = ListRow(item.task.variant, kernel, data, flops)
+            yield _row(row, ListCall(launcher, inputs, given), rounds, clock)
+
+
+def listed(built: Iterable[Built]) -> Iterator[tuple[Built, str, KernelText]]:
+    """What is timed and walks lists, by kernel."""
     for item in built:
         for kernel in KERNELS:
             text = item.kernels.get(kernel)
-            if item.task.long is None or text is None or not text.contract.tile_lists:
-                continue
-            launcher = Launcher(device, text, item.preconditions, say=lambda _: None)
-            captures = on_device(cast("Mapping[str, CaptureValue]", item.captures), device.torch_device)
-            inputs = long_inputs(item.task.long, device.torch_device)
-            for data, given in (("as timed", captures), ("shuffled", _shuffled(captures))):
-                yield _row(item.task.variant, kernel, data, launcher, inputs, given, rounds, clock)
+            if item.task.long is not None and text is not None and text.contract.tile_lists:
+                yield item, kernel, text
 
 
 def _shuffled(captures: Mapping[str, CaptureValue]) -> dict[str, CaptureValue]:
@@ -66,47 +84,23 @@ def _shuffled(captures: Mapping[str, CaptureValue]) -> dict[str, CaptureValue]:
     return {name: shuffled(value) for name, value in captures.items()}
 
 
-def _row(
-    variant: str,
-    kernel: str,
-    data: str,
-    launcher: Launcher,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    captures: Mapping[str, CaptureValue],
-    rounds: int,
-    clock: Clock,
-) -> ListRow:
-    plan = launcher.plan(dict(zip("qkv", inputs, strict=True)), captures, (OUTPUT,))
-    assert isinstance(plan, CallPlan)
-    (lists,) = plan.lists
-    arrays = _arrays(plan, len(inputs), [cast("Tensor", captures[name]) for name in launcher.arrays])
-    expected = replace(lists, maker=None).make(arrays)
-    made = lists.make(arrays)
-    works = {"lists": lambda: lists.make(arrays), "call": lambda: launcher(*inputs, captures)}
-    timings = interleave(works, clock, rounds=rounds)
-    if fault := next((t.fault for t in timings.values() if t.fault), None):
-        raise RuntimeError(f"{variant} {kernel}, {data}: {fault}")
-    tiles = expected.shape[0] * lists.shape.tiles
+def _row(row: ListRow, call: ListCall, rounds: int, clock: Clock) -> ListRow:
+    lists = call.lists()
+    expected = lists.by_torch()
+    same = torch.equal(lists.by_kernel(), expected)
+    times = milliseconds(lists, {"call": call}, rounds, clock)
+    tiles = expected.shape[0] * lists.plan.shape.tiles
     visited, masked = (int(expected[:, n].sum()) / tiles for n in (0, 1))
-    times = timings["lists"].median, timings["call"].median
-    return ListRow(variant, kernel, data, torch.equal(made, expected), visited, masked, *times)
-
-
-def _arrays(plan: CallPlan, inputs: int, captured: Sequence[Tensor]) -> list[Tensor]:
-    """What the kernel reads of captured tensors."""
-    arrays, first = [*captured], inputs + len(plan.made)
-    for position, convert in plan.conversions:
-        arrays[position - first] = convert(arrays[position - first])
-    return arrays
+    return replace(row, same=same, visited=visited, masked=masked, **times)
 
 
 def list_table(rows: Sequence[ListRow]) -> str:
     """Times in microseconds."""
-    head = ("lists", "kernel", "data", "as torch's", "visited", "masked", "lists us", "call us", "share")
+    head = ("lists", "kernel", "data", "as torch's", "visited", "masked", "lists us", "call us", "share", "TFLOP/s")
     lines = [
         (
             r.variant, r.kernel, r.data, "yes" if r.same else "NO", f"{r.visited:.1%}", f"{r.masked:.1%}",
-            f"{1000 * r.lists:.1f}", f"{1000 * r.call:.1f}", f"{r.share:.1%}",
+            f"{1000 * r.lists:.1f}", f"{1000 * r.call:.1f}", f"{r.share:.1%}", r.tflops,
         )
         for r in rows
     ]  # fmt: skip

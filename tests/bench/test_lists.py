@@ -10,6 +10,7 @@ import torch
 
 from bench.build import Built, Task
 from bench.lists import list_rows, list_table
+from bench.packed import packed_rows, packed_table
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.ir.spec import Shape
@@ -33,9 +34,13 @@ def test_lists_are_compared_and_timed() -> None:
         ("sm80", "as timed", True, 1.0),
         ("sm80", "shuffled", True, 1.0),
     ]
+    assert rows[0].tflops == 4 * 2 * 64 * 3 * (64 * 65 / 2) / 1e9
     assert (rows[0].visited, rows[0].masked) == (3 / 6, 3 / 6)
     assert rows[1].visited > rows[0].visited
-    with pytest.raises(RuntimeError, match="documents_causal sm80, as timed: CuError"):
+    with pytest.raises(RuntimeError, match="call: CuError"):
         list(list_rows([replace(built, captures={"doc": captures["doc"].long()})], PtxDevice(), 1, clock))
+    (packed,) = packed_rows([built, plain], PtxDevice(makes_lists=True, schedules=ONE_SCHEDULE), 1, clock, count=2)
+    assert (packed.keys, packed.same, packed.ratio) == (384, True, 1.0)
+    assert "NO" in packed_table([replace(packed, same=False)])
     wrong = list_table([replace(rows[0], same=False)])
     assert "NO" in wrong and "50.0%" in wrong
