@@ -11,9 +11,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from bench.build import DTYPES, adapt_example, in_processes
+from bench.build import adapt_example, compile_all, in_processes
 from bench.table import render
-from cubridge.backend.compile.compiler import compile_best
 from cubridge.backend.launch.backward import BackwardLauncher
 from cubridge.backend.launch.captured import on_device
 from cubridge.backend.launch.device import Device, KernelText
@@ -114,7 +113,7 @@ def _adapt(built: Built, dtype: str, dim: int) -> None:
 
 def compile_texts(texts: Iterable[KernelText], dtype: str, dim: int, arch: str) -> None:
     for text in texts:
-        compile_best(text.source, text.contract, DTYPES[dtype], dim, arch, include_dirs=text.include_dirs)
+        compile_all(text, dtype, dim, arch)
 
 
 def _mutants(passes: Lowered) -> Iterator[tuple[str, Texts]]:

@@ -21,6 +21,7 @@ from bench.text_mutants import text_mutants
 from bench.variants import VARIANTS
 from cubridge.backend.compile.compiler import compile_best
 from cubridge.backend.launch.device import KernelText
+from cubridge.backend.launch.tile_plan import list_texts
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adapted import Adapted
 from cubridge.ir.diagnostics import CuError
@@ -186,7 +187,7 @@ def _adapt(built: Built, kernel: str, arch: str) -> None:
     attention = adapted.reference.attention
     built.kernels[kernel] = adapted.text
     built.preconditions = attention.spec.preconditions
-    _compile(adapted.text, task, arch)
+    compile_all(adapted.text, task.dtype, task.head_dim, arch)
     if task.long is not None:
         built.captures = captures_at(adapted, task.long)
         return
@@ -207,12 +208,16 @@ def _mutants(adapted: Adapted, kernel: str, task: Task, arch: str) -> list[tuple
     for name, source in text_mutants(adapted.text.source):
         text = adapted.kernel.with_text(source)
         try:
-            _compile(text, task, arch)
+            compile_all(text, task.dtype, task.head_dim, arch)
         except CuError:
             continue
         found.append((kernel, name, text))
     return found
 
 
-def _compile(text: KernelText, task: Task, arch: str) -> None:
-    compile_best(text.source, text.contract, DTYPES[task.dtype], task.head_dim, arch, include_dirs=text.include_dirs)
+def compile_all(text: KernelText, dtype: str, head_dim: int, arch: str) -> None:
+    """Into the compile cache: a kernel, and what makes its lists of tiles."""
+    kind = DTYPES[dtype]
+    compiled = compile_best(text.source, text.contract, kind, head_dim, arch, include_dirs=text.include_dirs)
+    for made in list_texts(text, compiled.instantiation).values():
+        compile_best(made.source, made.contract, kind, head_dim, arch, include_dirs=made.include_dirs)

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.build import DTYPES, KERNELS, SPARSE, Built, Task, in_processes, load, save
-from cubridge.backend.compile.compiler import compile_best
+from bench.build import KERNELS, SPARSE, Built, Task, compile_all, in_processes, load, save
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.spec import DEFAULT_SHAPE
@@ -69,7 +68,7 @@ def _build(number: int, arch: str, folder: Path) -> Drawn:
         return Drawn(number, refused=reason) if code in KNOWN_REFUSALS else Drawn(number, fault=str(error))
     text, attention = adapted.text, adapted.reference.attention
     try:
-        compile_best(text.source, text.contract, DTYPES[DTYPE], HEAD_DIM, arch, include_dirs=text.include_dirs)
+        compile_all(text, DTYPE, HEAD_DIM, arch)
     except CuError as error:
         return Drawn(number, fault=f"{_name(number)} {kernel}: {error}")
     checker = Checker(attention, DTYPE, approximations(adapted.target))

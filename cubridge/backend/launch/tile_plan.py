@@ -111,8 +111,12 @@ def _kind(place: ParamField) -> TileList:
 
 def load_makers(device: Device, text: KernelText, form: Instantiation, head_dim: int) -> dict[str, LoadedKernel]:
     """What makes the lists of a kernel of this form, by the fields that point to them. Errors: those of `device.load`."""
-    texts = {f.name: list_text(text, f, form) for f in text.contract.tile_lists}
-    return {name: device.load(made, form.dtype, head_dim) for name, made in texts.items()}
+    return {name: device.load(made, form.dtype, head_dim) for name, made in list_texts(text, form).items()}
+
+
+def list_texts(text: KernelText, form: Instantiation) -> dict[str, KernelText]:
+    """The texts of what makes the lists of a kernel of this form, by the fields that point to them."""
+    return {f.name: list_text(text, f, form) for f in text.contract.tile_lists}
 
 
 def list_text(text: KernelText, place: ParamField, form: Instantiation) -> KernelText:
