@@ -13,7 +13,7 @@ from typing import Final
 from cubridge.ir.algebra.arithmetic import ONE, ZERO, negative, times
 from cubridge.ir.algebra.exprs import MINUS_INF, both
 from cubridge.ir.algebra.hosts import is_positive
-from cubridge.ir.capture_names import capture_of
+from cubridge.ir.capture_names import capture_of, field_name
 from cubridge.ir.gradient import GradientSpec
 from cubridge.ir.nodes import (
     Assign,
@@ -46,6 +46,7 @@ from cubridge.passes.mask import IN_RANGE
 from cubridge.passes.names import resolve
 from cubridge.passes.query_range import with_query_sequence
 from cubridge.passes.regions import assign, free_name, masked, param, with_region
+from cubridge.passes.truths import with_truths
 
 CODE: Final = "CU534"
 _INSIDE: Final = parse_expr("i < Lq")
@@ -139,6 +140,7 @@ class _Pairs:
 
     def target(self) -> Kernel:
         self.kernel = replace(self.kernel, params=(*(f for f in self.kernel.params if f.fixed), *self._params()))
+        self._numbers()
         self._tile_state()
         self._score()
         self._mask()
@@ -161,6 +163,14 @@ class _Pairs:
                 kind = replace(kind, of=capture_of(item))
             yield replace(item, name=name, type=kind)
         yield Field("grad_scale", Scalar(DType.F32, self.g.dk_scale), fixed=False)
+
+    def _numbers(self) -> None:
+        """Captured numbers, of which the forward kernel may have but what the host makes of them."""
+        bound = {capture_of(f) for f in self.kernel.params}
+        for capture in (c for c in self.g.forward.captures if not c.extents and c.name not in bound):
+            kind = Scalar(DType.F32 if capture.dtype == "f32" else DType.I32, Name(capture.name))
+            item = Field(field_name(capture.name, self.kernel), kind, fixed=False)
+            self.kernel = replace(self.kernel, params=(*self.kernel.params, item))
 
     def _own(self, expr: Expr) -> Expr:
         """An expression of the forward kernel's regions in this kernel's names, with values of query rows put in."""
@@ -202,7 +212,8 @@ class _Pairs:
         seen = keep if self.g.coefficients else both(keep, _INSIDE)
         self.kernel = with_region(self.kernel, "mask", [masked(seen)])
         if seen != IN_RANGE:
-            mask = Coercion(self.forward).predicate(resolve(self.g.mask, self.forward, ("s", "i", "j")))
+            mask = resolve(with_truths(self.g.mask, self.g.forward), self.forward, ("s", "i", "j"))
+            mask = Coercion(self.forward).predicate(mask)
             self.kernel = with_query_sequence(self.kernel, self.forward, mask)
 
     def _weight(self) -> Expr:
@@ -265,7 +276,7 @@ class _Pairs:
 
     def _derived(self, expr: Expr, values: Mapping[str, Expr] | None = None) -> Expr:
         """An expression of the spec in region code, as a float."""
-        named = substitute(expr, values or {})
+        named = with_truths(substitute(expr, values or {}), self.g.forward)
         locals = ("s", "i", "j", *_WORDS)
         return Coercion(self.kernel, frozenset(_WORDS)).number(resolve(named, self.kernel, locals))
 

@@ -9,9 +9,9 @@ from typing import Final
 from cubridge.ir.algebra.exprs import TRUE, added, addends, either
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.fitting import fitting_shapes
-from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, Index, IntLit, Kernel, Name, Node
+from cubridge.ir.nodes import SIZES, Binary, Call, Expr, FloatLit, IntLit, Kernel, Name
 from cubridge.ir.spec import AttentionSpec, Capture, RowReduction, Shape
-from cubridge.ir.walk import free_names, map_children, substitute, walk
+from cubridge.ir.walk import free_names, substitute, walk
 from cubridge.passes.approximate import Approximate
 from cubridge.passes.base import Pass, refusal
 from cubridge.passes.captures import BindCaptured, PlaceCaptured
@@ -31,6 +31,7 @@ from cubridge.passes.score import FoldScale, RewriteScore
 from cubridge.passes.score_range import score_range
 from cubridge.passes.simplify import Simplify
 from cubridge.passes.terms import Algebra, Terms
+from cubridge.passes.truths import with_truths
 
 
 def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
@@ -137,22 +138,9 @@ def _bind(capture: Capture) -> BindCaptured:
 
 def _with_truths(spec: AttentionSpec) -> AttentionSpec:
     """The spec with captured booleans, which the kernel has as integers, compared with 0."""
-    truths = {c.name for c in spec.captures if c.dtype == "bool"}
-
-    def change(node: Node) -> Node:
-        match node:
-            case Index(Name(name), indices) if name in truths:
-                load = replace(node, indices=tuple(change(x) for x in indices))
-                return Binary("!=", load, IntLit(0), span=node.span)
-            case Name(name) if name in truths:
-                return Binary("!=", node, IntLit(0), span=node.span)
-            case _:
-                return map_children(node, change)
 
     def changed(expr: Expr) -> Expr:
-        result = change(expr)
-        assert isinstance(result, Expr)
-        return result
+        return with_truths(expr, spec)
 
     return replace(
         spec,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import torch
 
 from cubridge.backend.launch.backward import BackwardLauncher
 from cubridge.backend.ptx.device import PtxDevice
@@ -126,6 +127,23 @@ def test_patched_texts_say_so_and_are_right(name: str) -> None:
     launch = BackwardLauncher.of(PtxDevice(), (made[0], made[1], made[2]), say=lambda _: None)
     out, lse = saved(reference(name).attention, p)
     assert p.accepts(Gradients(*launch(p.q, p.k, p.v, out, lse, p.dout, p.dlse, p.captures)))
+
+
+def test_captured_flags_and_numbers_are_read_where_the_derivative_asks_for_them() -> None:
+    """Flags are integers of the kernel; of the cap the forward kernel keeps what the host makes of it alone."""
+
+    def capped(q, k, v, keep, bias, cap):
+        s = cap * torch.tanh(q @ k.mT * q.shape[-1] ** -0.5 / cap) + bias
+        return torch.softmax(s.masked_fill(~keep, -torch.inf), -1) @ v
+
+    def extra_inputs(shape, device):
+        return {"keep": torch.ones(shape.Lk) > 0, "bias": torch.zeros(shape.Lk), "cap": 20.0}
+
+    traced = read_reference(capped, extra_inputs=extra_inputs)
+    pairs = targets_of(traced, traced.gradient()).pairs
+    assert find_faults(pairs) == ()
+    assert "kept.slope = 1.0 - x_0 * x_0" in print_function(pairs.region("score"))
+    assert "p.keep[j] != 0" in print_function(pairs.region("mask"))
 
 
 @pytest.mark.parametrize("change", ["saved", "A", "delta", "over", "kept"])
