@@ -23,9 +23,9 @@ def backward_mutants(kernels: Pass, gradient: GradientSpec) -> Iterator[tuple[st
         "scale on dq only",
         "scale on dk only",
         "a query tile skipped",
-        "the wrong heads",
         "the weight's derivative dropped",
     ]
+    names += ["the wrong heads"] if gradient.key_head != Name("h") else []
     names += ["the score's derivative dropped"] if kernels.pairs.region("score_grad").body else []
     names += ["mask missing"] if gradient.mask != TRUE else []
     names += ["delta missing", "LSE off by ln 2"] if gradient.coefficients else []

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from cubridge.derive.gradient import derive
 from cubridge.driver.suites.faults import fault_table
 from cubridge.engine.order.engine import run_order
-from cubridge.ir.parser import parse
+from cubridge.ir.parser import parse, parse_expr
+from cubridge.judge.attention import full_attention
+from cubridge.judge.backward_mutants import backward_mutants
 from cubridge.judge.faults.verdicts import Verdict
-from tests.support.backward import LAST, PAIRS, lifted_backward
+from cubridge.judge.gradient_runs import Pass
+from tests.support.backward import BACKWARD, LAST, PAIRS, lifted_backward
 
 
 def test_faults_of_the_last_kernel() -> None:
@@ -15,6 +21,17 @@ def test_faults_of_the_last_kernel() -> None:
     assert {j.by for j in table.faults} >= {"verify", "values"}
     assert table.missed == ()
     assert all(j.verdict is not Verdict.CAUGHT or j.diagnostic is not None for j in table.faults)
+
+
+def test_without_groups_no_heads_can_be_wrong() -> None:
+    """Each row of heads has its own keys; that mistake would be none, and nobody could reject it."""
+    kernels = Pass(*(lifted_backward(name, 64) for name in BACKWARD))
+    spec = full_attention().spec
+    grouped, own = (
+        {name for name, _ in backward_mutants(kernels, derive(replace(spec, kv_head=parse_expr(heads))))}
+        for heads in ("h // (Hq // Hk)", "h")
+    )
+    assert grouped - own == {"the wrong heads"} and len(own) >= 7
 
 
 def test_traces_tell_what_is_done_with_data() -> None:
