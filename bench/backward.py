@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
 
@@ -20,26 +20,17 @@ from cubridge.driver.adapted import Adapted
 from cubridge.driver.backward import FORWARD, Lowered, lower_backward
 from cubridge.engine.dense_gradient import Gradients
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.fitting import fitting_shapes
-from cubridge.ir.spec import Shape
 from cubridge.judge.backward_mutants import backward_mutants
 from cubridge.judge.checker import approximations
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
 from cubridge.judge.gradient_runs import saved
+from cubridge.judge.plan import gradient_cases
 
 Texts = tuple[KernelText, KernelText, KernelText]
-SHAPES: Final = (
-    Shape(1, 1, 1, 1, 1, 0),
-    Shape(2, 4, 2, 130, 150, 0),
-    Shape(1, 6, 3, 257, 1000, 0),
-    Shape(2, 2, 2, 513, 192, 0),
-    Shape(1, 8, 1, 640, 640, 0),
-)
 FORMS: Final = (("bf16", 128), ("bf16", 64), ("fp16", 128), ("fp16", 64))
 """Element types and head dims; the first is checked at every shape, and of it wrong passes are made."""
 SPARSE: Final = 2
 """The other forms are checked at every second shape."""
-KINDS: Final = ("random", "index-coded V", "large scores")
 
 
 @dataclass(slots=True)
@@ -101,11 +92,11 @@ def _adapt(built: Built, dtype: str, dim: int) -> None:
     adapted, passes = lowered(built.variant, dtype, dim, long=False)
     attention = adapted.reference.attention
     built.texts = passes.texts
-    shapes = fitting_shapes(attention.spec, [replace(s, D=dim) for s in SHAPES])
-    for seed, shape in list(enumerate(shapes))[:: 1 if first else SPARSE]:
-        kind = KINDS[seed % len(KINDS)]
-        approximated = approximations(passes.targets.pairs)
-        problem = make_gradient_problem(attention, passes.gradient, kind, shape, seed, dtype, approximated)
+    approximated = approximations(passes.targets.pairs)
+    for case in gradient_cases(attention.spec, dim)[:: 1 if first else SPARSE]:
+        problem = make_gradient_problem(
+            attention, passes.gradient, case.inputs, case.shape, case.seed, dtype, approximated
+        )
         built.problems.append((problem, *saved(attention, problem)))
     if first:
         built.mutants = dict(_mutants(passes))

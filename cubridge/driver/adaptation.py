@@ -86,14 +86,16 @@ class Adaptation:
     def compile(self, device: str = "cuda", *, layout: str) -> AttentionOperator | VarlenOperator: ...
     def compile(self, device: str = "cuda", *, layout: str = BATCHED) -> AttentionOperator | VarlenOperator:
         """A PyTorch operator with the reference's arguments, for tensors on a GPU ("cuda"), or for small ones on this CPU,
-        where the kernel text is emulated ("emulator"). Each compiled form is checked on the device before its first result.
+        where the kernel text is emulated ("emulator"). Of an adaptation with its backward pass, it trains: autograd records its
+        calls. Each compiled form is checked on the device before its first result.
         `layout`: "batched", or "varlen" for documents in one row, see `backend.launch.varlen`. Errors: CU111 for another; CU844,
         exit code 3, for a kernel that its checks rejected; CU820, exit code 5, where there is no GPU; what a call raises is in
         `backend.launch.operator`."""
         if not self.report.accepted:
             message = "this kernel failed its checks: `report` says where"
             raise CuError(Diagnostic("CU844", message), exit_code=3)
-        return in_layout(compile_for(self.adapted, device), layout)
+        backward = None if self.backward is None else self.backward.lowered
+        return in_layout(compile_for(self.adapted, device, backward), layout)
 
     def view(self) -> View:
         """What its page shows."""

@@ -24,7 +24,7 @@ from cubridge.judge.checker import approximations
 from cubridge.judge.findings import CaseResult, MutantResult
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
 from cubridge.judge.gradient_runs import Pass, run_pass, saved
-from cubridge.judge.plan import Case
+from cubridge.judge.plan import Case, emulated_gradient_cases
 from cubridge.judge.tools import EMULATED_HEAD_DIM, compile_text
 from cubridge.judge.well_formed import verify_kernel
 from cubridge.passes.gradient import backward_targets
@@ -41,26 +41,11 @@ FORWARD: Final = "sm90a"
 """The forward kernel whose backward pass is packaged."""
 NAMES: Final = ("backward_rows", "backward", "backward_dq")
 """What the kernels of a pass are called, in the order in which they run."""
+PATCH: Final = "backward.patch"
 _CASES: Final = (
     Case("index-coded V", Shape(1, 4, 2, 130, 150, 0), 1),
     Case("large scores", Shape(2, 2, 2, 70, 257, 0), 2),
 )
-_EMULATED: Final = Case("index-coded V", Shape(1, 2, 1, 70, 150, 0), 3)
-
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """`targets`, `patched`: of each kernel, in the order of `NAMES`."""
-
-    targets: Pass
-    patched: tuple[Patched, Patched, Patched]
-    report: BackwardReport
-
-    def files(self) -> dict[str, bytes]:
-        """What `cuirc adapt --grad` writes beside the forward's files."""
-        texts = {f"{name}.cu": p.text for name, p in zip(NAMES, self.patched, strict=True)}
-        targets = {f"{name}.cuir": to_text(k).encode() for name, k in zip(NAMES, self.targets, strict=True)}
-        return {**texts, **targets, "backward.patch": b"".join(p.patch for p in self.patched)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +66,10 @@ class Lowered:
         rows, pairs, last = (c.with_text(patched_source(p)) for c, p in zip(self.chosen, self.patched, strict=True))
         return rows, pairs, last
 
+    def here(self) -> Lowered:
+        """With the headers of this machine."""
+        return replace(self, chosen=tuple(choose_kernel(kernel.name) for kernel in self.chosen))
+
     def of(self, targets: Pass) -> Lowered:
         """Other targets of the same kernels. Errors: CU2xx, CU6xx."""
         for target in targets:
@@ -88,6 +77,19 @@ class Lowered:
         kernels = zip(NAMES, self.chosen, self.lifted, targets, strict=True)
         patched = (lower_kernel(c, s, k, self.dtype, self.head_dim, f"{n}.cu") for n, c, s, k in kernels)
         return replace(self, targets=targets, patched=tuple(patched))
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    lowered: Lowered
+    report: BackwardReport
+
+    def files(self) -> dict[str, bytes]:
+        """What `cuirc adapt --grad` writes beside the forward's files."""
+        targets, patched = self.lowered.targets, self.lowered.patched
+        texts = {f"{name}.cu": p.text for name, p in zip(NAMES, patched, strict=True)}
+        kernels = {f"{name}.cuir": to_text(k).encode() for name, k in zip(NAMES, targets, strict=True)}
+        return {**texts, **kernels, PATCH: b"".join(p.patch for p in patched)}
 
 
 def lower_backward(adapted: Adapted) -> Lowered:
@@ -107,11 +109,13 @@ def lower_backward(adapted: Adapted) -> Lowered:
 def adapt_backward(adapted: Adapted) -> Backward:
     """The backward pass of an adapted kernel, checked. Errors: CU534 for a kernel without one, or a gradient that it cannot say;
     CU514 and CU530 to CU533 for one that is not derived."""
-    lowered = lower_backward(adapted)
-    rows, pairs, last = lowered.patched
+    return check_backward(adapted, lower_backward(adapted))
+
+
+def check_backward(adapted: Adapted, lowered: Lowered) -> Backward:
+    """`lowered` with what its runs, and those of wrong passes, say of it."""
     with one_thread():
-        report = _Check(adapted, lowered.gradient, lowered.targets).report(lowered.patched, [*lowered.texts])
-    return Backward(lowered.targets, (rows, pairs, last), report)
+        return Backward(lowered, _Check(adapted, lowered.gradient, lowered.targets).report(lowered))
 
 
 class _Check:
@@ -124,7 +128,8 @@ class _Check:
         self.dtype = adapted.dtype
         self.dim = adapted.shape.D
 
-    def report(self, patched: tuple[Patched, ...], texts: list[KernelText]) -> BackwardReport:
+    def report(self, lowered: Lowered) -> BackwardReport:
+        patched, texts = lowered.patched, lowered.texts
         problems = [*self._problems(*_CASES, dim=self.dim)]
         cases = [self._case("value engine", p, self._run(self.targets, p)) for p in problems]
         return BackwardReport(
@@ -133,7 +138,7 @@ class _Check:
                 n: Changed(p.regions_changed, p.lines_added, p.lines_removed)
                 for n, p in zip(NAMES, patched, strict=True)
             },
-            cases=(*cases, self._emulated(texts)),
+            cases=(*cases, *self._emulated(texts)),
             mutants=tuple(
                 self._mutant(name, wrong, problems) for name, wrong in backward_mutants(self.targets, self.gradient)
             ),
@@ -162,12 +167,13 @@ class _Check:
         )
         return CaseResult(stage, str(problem.shape), problem.inputs, worst.worst, accepted, detail)
 
-    def _emulated(self, texts: list[KernelText]) -> CaseResult:
+    def _emulated(self, texts: tuple[KernelText, KernelText, KernelText]) -> Iterator[CaseResult]:
         dims = texts[1].contract.head_dims
-        (p,) = self._problems(_EMULATED, dim=EMULATED_HEAD_DIM if EMULATED_HEAD_DIM in dims else dims[0])
-        launch = BackwardLauncher.of(PtxDevice(), (texts[0], texts[1], texts[2]), say=lambda _: None)
-        out, lse = saved(self.attention, p)
-        return self._case("emulator", p, Gradients(*launch(p.q, p.k, p.v, out, lse, p.dout, p.dlse, p.captures)))
+        dim = EMULATED_HEAD_DIM if EMULATED_HEAD_DIM in dims else dims[0]
+        launch = BackwardLauncher.of(PtxDevice(), texts, say=lambda _: None)
+        for p in self._problems(*emulated_gradient_cases(self.attention.spec, dim), dim=dim):
+            out, lse = saved(self.attention, p)
+            yield self._case("emulator", p, Gradients(*launch(p.q, p.k, p.v, out, lse, p.dout, p.dlse, p.captures)))
 
     def _mutant(self, name: str, wrong: Pass, problems: list[GradientProblem]) -> MutantResult:
         try:

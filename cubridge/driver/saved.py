@@ -22,6 +22,7 @@ from cubridge.ir.diagnostics import CuError, Diagnostic
 
 if TYPE_CHECKING:
     from cubridge.driver.adapted import Adapted
+    from cubridge.driver.backward import Lowered
     from cubridge.ir.spec import Shape
 
 
@@ -64,23 +65,25 @@ class SavedCallable:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """`adapted` without its reference, which `reference` reads again; `spec`: a hash of what it said."""
+    """`adapted` without its reference, which `reference` reads again; `backward`: its backward pass, where there is one; `spec`: a
+    hash of what it said."""
 
     adapted: Adapted
+    backward: Lowered | None
     reference: SavedFile | SavedCallable
     spec: str
     device: str
 
     @staticmethod
-    def of(adapted: Adapted, device: str) -> Saved:
+    def of(adapted: Adapted, backward: Lowered | None, device: str) -> Saved:
         without = replace(adapted, reference=cast("Any", None))
-        return Saved(without, _reference(adapted.reference), _spec_key(adapted.reference), device)
+        return Saved(without, backward, _reference(adapted.reference), _spec_key(adapted.reference), device)
 
     def with_copied_reference(self, memo: dict[int, object]) -> Saved:
         """For `copy.deepcopy`: modules are copied, and share what the rest of the copy has."""
         return replace(self, reference=deepcopy(self.reference, memo))
 
-    def restore(self) -> Adapted:
+    def restore(self) -> tuple[Adapted, Lowered | None]:
         """Errors: CU846 where the reference says something else now; those of reading it."""
         adapted = self.adapted
         reference = self.reference.read(adapted.shape, adapted.dtype)
@@ -88,9 +91,10 @@ class Saved:
             message = f"`{reference.name}` computes something else than when the operator was saved"
             raise CuError(Diagnostic("CU846", message, help="adapt it again"))
         if adapted.kernel.name not in PACKAGED:
-            return replace(adapted, reference=reference)
+            return replace(adapted, reference=reference), self.backward
         kernel = choose_kernel(adapted.kernel.name)  # its headers lie elsewhere on another machine
-        return replace(adapted, reference=reference, kernel=kernel, text=kernel.with_text(adapted.text.source))
+        found = replace(adapted, reference=reference, kernel=kernel, text=kernel.with_text(adapted.text.source))
+        return found, None if self.backward is None else self.backward.here()
 
     def check_savable(self) -> None:
         """Errors: CU846 for a function that Python finds by no name."""

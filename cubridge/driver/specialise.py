@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -45,7 +46,10 @@ class Specialiser:
         if key not in self.made:
             if len(self.made) >= _MOST:
                 raise error
-            self.made[key] = self._make(values, kinds, error)
+            with ThreadPoolExecutor(
+                1
+            ) as outside:  # of an operator, inside of which torch has no autograd for the bounds
+                self.made[key] = outside.submit(self._make, values, kinds, error).result()
         found = self.made[key]
         if isinstance(found, CuError):
             raise found

@@ -44,6 +44,14 @@ _MUTANT_CASES: Final = (
     Case("index-coded V", Shape(1, 4, 2, 200, 330, 0), 10),
     Case("large scores", Shape(1, 4, 2, 330, 200, 0), 11),
 )
+_GRADIENT_CASES: Final = (
+    Case("random", Shape(1, 1, 1, 1, 1, 0), 0),
+    Case("index-coded V", Shape(2, 4, 2, 130, 150, 0), 1),
+    Case("large scores", Shape(1, 6, 3, 257, 1000, 0), 2),
+    Case("random", Shape(2, 2, 2, 513, 192, 0), 3),
+    Case("index-coded V", Shape(1, 8, 1, 640, 640, 0), 4),
+)
+_EMULATED_GRADIENT_CASES: Final = (Case("index-coded V", Shape(1, 2, 1, 70, 150, 0), 3),)
 LONGEST_RUN: Final = 8192
 """Largest number that the emulator goes past."""
 _LONGEST_SQUARE: Final = 1200
@@ -80,6 +88,15 @@ def gpu_cases(spec: AttentionSpec, shape: Shape) -> list[Case]:
     pairs = [(n, n) for n in GPU_LENGTHS] + [(1, n) for n in GPU_LENGTHS] + [(257, 1000), (1000, 257), (2048, 512)]
     cases = [Case(kinds[x % len(kinds)], Shape(2, 6, 3, lq, lk, 0), x) for x, (lq, lk) in enumerate(pairs)]
     return _fit(spec, (*cases, Case("random", shape)), shape.D)
+
+
+def gradient_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
+    """Of a backward pass on a GPU."""
+    return _fit(spec, _GRADIENT_CASES, head_dim)
+
+
+def emulated_gradient_cases(spec: AttentionSpec, head_dim: int) -> list[Case]:
+    return _fit(spec, _EMULATED_GRADIENT_CASES, head_dim)
 
 
 def _fit(spec: AttentionSpec, cases: tuple[Case, ...], head_dim: int) -> list[Case]:

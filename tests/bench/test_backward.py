@@ -14,13 +14,14 @@ from bench.row import faults_of
 from bench.speed import Measure
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.ir.spec import Shape
+from cubridge.judge.plan import Case
 from tests.bench.test_lists import clock
 
 SHAPE = Shape(1, 2, 1, 70, 130, 64)
 
 
 def test_gradients_are_judged_and_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backward, "SHAPES", (replace(SHAPE, D=0),))
+    monkeypatch.setattr(backward, "gradient_cases", lambda spec, dim: [Case("random", replace(SHAPE, D=dim))])
     device = PtxDevice(schedules=ONE_SCHEDULE)
     built = build_one(("causal_bottom_right", "bf16", 64))
     assert built.fault == "" and not built.mutants

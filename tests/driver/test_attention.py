@@ -76,7 +76,7 @@ def test_another_process_reads_what_was_adapted(
 ) -> None:
     """What is damaged is adapted again."""
     for module in ("kept", "adaptation"):
-        monkeypatch.setattr(f"cubridge.driver.{module}.compile_for", lambda adapted, _: adapted.text.source.data)
+        monkeypatch.setattr(f"cubridge.driver.{module}.compile_for", lambda adapted, *_: adapted.text.source.data)
 
     def text() -> object:
         return adapted_or_kept(Reference.of(full), Place("sm80", "emulator"), None, torch.bfloat16)

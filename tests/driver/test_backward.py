@@ -42,7 +42,7 @@ def test_files_say_what_was_checked() -> None:
     files = backward().files()
     assert {*files} == {f"{n}.{kind}" for n in NAMES for kind in ("cu", "cuir")} | {"backward.patch"}
     assert {*files} < {*FILES}
-    assert [parse(files[f"{n}.cuir"].decode()) for n in NAMES] == [*backward().targets]
+    assert [parse(files[f"{n}.cuir"].decode()) for n in NAMES] == [*backward().lowered.targets]
     assert files["backward.patch"].startswith(b"--- a/backward.cu\n+++ b/backward.cu\n")
     assert b"+++ b/backward_dq.cu" not in files["backward.patch"]
     assert {*adaptation(backward().report).files()} >= {*files}

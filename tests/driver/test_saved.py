@@ -23,10 +23,10 @@ from cubridge.judge.findings import Findings, Verdict
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators on the emulator without the check before their first result, which takes seconds."""
 
-    def compile_for(adapted, device):
+    def compile_for(adapted, device, backward=None):
         assert device == "emulator"
         emulator = PtxDevice(ONE_SCHEDULE)
-        return compile_adapted(adapted, lambda _: emulator, check=False, device=device)
+        return compile_adapted(adapted, lambda _: emulator, backward=backward, check=False, device=device)
 
     monkeypatch.setattr("cubridge.driver.compiled.compile_for", compile_for)
 

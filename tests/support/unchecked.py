@@ -24,9 +24,9 @@ def unchecked(monkeypatch: pytest.MonkeyPatch, kept: Path) -> list[str]:
         findings = Findings((), (MutantResult("mask dropped", "value engine"),), (), Verdict.INTERPRETED, ())
         return Adaptation(found, found.report(findings), {})
 
-    def compile_for(adapted, device):
+    def compile_for(adapted, device, backward=None):
         assert device == "emulator"
-        return compile_adapted(adapted, lambda _: emulator, check=False, device=device)
+        return compile_adapted(adapted, lambda _: emulator, backward=backward, check=False, device=device)
 
     monkeypatch.setattr("cubridge.driver.kept.default_cache_dir", lambda: kept)
     monkeypatch.setattr("cubridge.driver.kept.adapt", adapt)

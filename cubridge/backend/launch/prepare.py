@@ -22,31 +22,47 @@ if TYPE_CHECKING:
     from cubridge.backend.launch.runtime import Launcher
 
 
+Captured = Callable[["Inputs", "Values"], "Sequence[Tensor]"]
+"""From q, k, v and the values of a call to captured tensors."""
+
+
 @dataclass(frozen=True, slots=True)
 class Preparer:
-    """`outputs`: what the reference gives, by the contract's names."""
+    """Of calls: `given` are the extra arguments that are not fixed, and then what the reference keeps."""
 
     captures: CaptureSource
     arguments: tuple[ExtraArgument, ...]
     launcher: Launcher
-    outputs: tuple[str, ...]
 
-    def prepare(self, inputs: Inputs, given: Values) -> PreparedCall:
-        """`given`: the extra arguments that are not fixed, and then what the reference keeps.
-        Errors: CU824 for another kind of argument, CU490, and those of a launch."""
-        names = (*(a.name for a in self.arguments if not a.fixed), *self.captures.state())
-        named, by_name = _named(inputs), dict(zip(names, given, strict=True))
-        self._check_kinds(named, by_name)
-        checks = self._checks(inputs, given, names)
+    def prepare(self, inputs: Inputs, given: Values, outputs: tuple[str, ...]) -> PreparedCall:
+        """`outputs`: what the call gives, by the contract's names. Errors: CU824 for another kind of argument, CU490, and those of
+        a launch."""
+        self.check_kinds(inputs, given)
+        checks = self._checks(inputs, given, self._names())
         if checks is not None:
             checks(inputs, given)
-        handed = {name: by_name[source] for name, source in self.captures.handed.items()}
-        made = self.captures.compute((*self.captures.computed, *self.captures.of_sizes), named, by_name)
-        values = cast("dict[str, CaptureValue]", {**handed, **made})
-        plan = self.launcher.plan(named, values, self.outputs)
+        values, captured = self.read(inputs, given, self.launcher.arrays)
+        plan = self.launcher.plan(_named(inputs), values, outputs)
         made_outputs = [o.name for o in plan.made]
-        order = tuple(made_outputs.index(name) for name in self.outputs)
-        return PreparedCall(plan, self._captured(inputs, names), checks, order)
+        order = tuple(made_outputs.index(name) for name in outputs)
+        return PreparedCall(plan, captured, checks, order)
+
+    def read(
+        self, inputs: Inputs, given: Values, arrays: tuple[str, ...]
+    ) -> tuple[Mapping[str, CaptureValue], Captured]:
+        """The captures of a call of this form, and where calls get the tensors from that are named in `arrays`."""
+        names = self._names()
+        by_name = dict(zip(names, given, strict=True))
+        handed = {name: by_name[source] for name, source in self.captures.handed.items()}
+        made = self.captures.compute((*self.captures.computed, *self.captures.of_sizes), _named(inputs), by_name)
+        return cast("dict[str, CaptureValue]", {**handed, **made}), self._captured(inputs, names, arrays)
+
+    def _names(self) -> tuple[str, ...]:
+        return (*(a.name for a in self.arguments if not a.fixed), *self.captures.state())
+
+    def check_kinds(self, inputs: Inputs, given: Values) -> None:
+        """Errors: CU821, CU824; an OtherKindError for an argument of another kind."""
+        self._check_kinds(_named(inputs), dict(zip(self._names(), given, strict=True)))
 
     def _check_kinds(self, inputs: Mapping[str, Tensor], given: Mapping[str, object]) -> None:
         sizes = bind_sizes(self.launcher.text.contract, inputs)
@@ -67,8 +83,8 @@ class Preparer:
         reads_inputs = bool(captures.computed)
         return ValueChecks(inputs[0].device, make, reads_inputs) if make(inputs, given) else None
 
-    def _captured(self, inputs: Inputs, names: Sequence[str]) -> Callable[[Inputs, Values], Sequence[Tensor]]:
-        handed, arrays = self.captures.handed, self.launcher.arrays
+    def _captured(self, inputs: Inputs, names: Sequence[str], arrays: tuple[str, ...]) -> Captured:
+        handed = self.captures.handed
         positions = {name: names.index(source) for name, source in handed.items()}
         if all(name in positions for name in arrays):
             return Handed(tuple(positions[name] for name in arrays))

@@ -108,7 +108,7 @@ class Launcher:
         captures = numbers_read(captures)
         values = (*inputs.values(), *outputs.values(), *captures.values())
         form = (tuple(outputs), call_form(values, self.align), tuple(captures), "into")
-        plan = self._planned(form, lambda: self._plan(inputs, captures, outputs, ()))
+        plan = self._planned(form, lambda: self.plan_into(inputs, captures, outputs))
         self._launch(plan, inputs, captures, tuple(outputs.values()))
 
     def plan(self, inputs: Mapping[str, Tensor], captures: Mapping[str, CaptureValue], wanted: Sequence[str]) -> Plan:
@@ -117,6 +117,12 @@ class Launcher:
         made = output_forms(self.text.contract, wanted, bind_sizes(self.text.contract, inputs), half.dtype)
         outputs = {o.name: half.new_empty(o.shape, dtype=o.dtype) for o in made}
         return self._plan(inputs, captures, outputs, made)
+
+    def plan_into(
+        self, inputs: Mapping[str, Tensor], captures: Mapping[str, CaptureValue], outputs: Mapping[str, Tensor]
+    ) -> Plan:
+        """The same for outputs that each call gives. Errors: as `run_into`."""
+        return self._plan(inputs, captures, outputs, ())
 
     def _plan(
         self,

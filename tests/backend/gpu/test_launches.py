@@ -13,7 +13,8 @@ from cubridge.backend.compile.compiler import compile_best
 from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.device import KernelText
-from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
+from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.backend.launch.operator_plan import OperatorPlan
 from cubridge.backend.launch.runtime import Launcher
 from cubridge.frontend.contract import read_contract
 from cubridge.ir.diagnostics import CuError

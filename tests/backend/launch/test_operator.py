@@ -14,7 +14,8 @@ from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.captured import NoCaptures
 from cubridge.backend.launch.device import KernelText
 from cubridge.backend.launch.extras import ExtraArgument, bind_extras
-from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
+from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.backend.launch.operator_plan import OperatorPlan
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.spec import Precondition

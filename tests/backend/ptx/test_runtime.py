@@ -10,7 +10,8 @@ from torch import Tensor
 
 from cubridge.backend.compile.headers import KERNELS_DIR
 from cubridge.backend.launch.device import KernelText
-from cubridge.backend.launch.operator import AttentionOperator, OperatorPlan
+from cubridge.backend.launch.operator import AttentionOperator
+from cubridge.backend.launch.operator_plan import OperatorPlan
 from cubridge.backend.launch.runtime import Launcher
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.frontend.contract import read_contract
