@@ -27,6 +27,7 @@ from cubridge.driver.sandbox.texts import tools_of
 from cubridge.driver.stopwatch import Progress, Stopwatch, silent
 from cubridge.driver.subject import Subject
 from cubridge.driver.transfer import Transferred, transfer_before_checks
+from cubridge.engine.plainly import plainly
 from cubridge.engine.threads import one_thread
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.fitting import fitting_shapes
@@ -61,7 +62,7 @@ def adapt(
     its `lowering` says so. Errors: CuError, with places."""
     request = Request.of(reference, kernel, shape, dtype, function, extra_inputs, pipeline)
     watch = Stopwatch(progress)
-    with ThreadPoolExecutor(_WORKERS) as pool, one_thread(), stages_of(model) as stages:
+    with ThreadPoolExecutor(_WORKERS) as pool, plainly(), one_thread(), stages_of(model) as stages:
         adapted = _adapt(request, stages, watch)
         tools = tools_of(adapted.kernel)
         if stages is not None and adapted.lowered_by != RULES:
@@ -93,7 +94,7 @@ def adapt_unchecked(
     elsewhere, such as on a GPU. A reference that was read before, in this dtype, is not read again for another kernel. What a
     model wrote was run all the same, before it was accepted."""
     request = Request.of(reference, kernel, shape, dtype, function, extra_inputs)
-    with stages_of(model) as stages:
+    with plainly(), stages_of(model) as stages:
         adapted = _adapt(request, stages, Stopwatch())
         check_long_lengths(adapted.target, adapted.reference.attention.spec)
         return adapted

@@ -16,6 +16,7 @@ from cubridge.backend.launch.operator import as_autocast
 from cubridge.driver.examples import Example, kind_of
 from cubridge.driver.kept import adapted_or_kept
 from cubridge.driver.place import place_of
+from cubridge.engine.plainly import plainly
 from cubridge.frontend.reference.fixed import FixedValue, fixed_values
 from cubridge.frontend.reference.load import POSITIONAL, Reference
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -108,7 +109,8 @@ class AttentionFunction:
         place = place_of(self.device, self.kernel, inputs[0].device)
         given = self.extra_inputs if self.extra_inputs is not None or not extras else _examples(extras, _shape(inputs))
         reference = Reference.of(self.reference, given)  # pyright: ignore[reportArgumentType]
-        return adapted_or_kept(reference, place, shape, inputs[0].dtype)
+        with plainly():
+            return adapted_or_kept(reference, place, shape, inputs[0].dtype)
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Inputs, Extras]:
         """q, k, v as a kernel gets them, and what else is given, but for what is left at its default. Errors: CU821."""

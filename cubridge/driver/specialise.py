@@ -14,6 +14,7 @@ from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.reference import reread
 from cubridge.driver.report import RULES
 from cubridge.driver.transfer import transfer_before_checks
+from cubridge.engine.plainly import plainly
 from cubridge.ir.diagnostics import CuError, Note
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.judge.long_lengths import check_long_lengths
@@ -72,7 +73,8 @@ class Specialiser:
             return given | {name: example.at(shape) for name, example in examples.items()}
 
         try:
-            return self.build(adapted_again(self.adapted, extra_inputs))
+            with plainly():
+                return self.build(adapted_again(self.adapted, extra_inputs))
         except CuError as reason:
             return _explained(error, reason)
 

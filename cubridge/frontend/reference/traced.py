@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -105,7 +106,7 @@ class Traced:
         same = not _is_capturing()
         if same:
             with ThreadPoolExecutor(1) as outside:  # of the modes of PyTorch that the call stands in
-                same = outside.submit(self._reads_the_same).result()
+                same = outside.submit(copy_context().run, self._reads_the_same).result()
         if not same:
             message = f"{changed[0].change()} when the reference was read"
             refuse("CU490", message, self.reference.span, "adapt the reference again")

@@ -207,6 +207,24 @@ def test_an_array_that_is_read_as_a_tensor_is_fixed_where_numbers_are_read_too(n
         assert not traced.accepted
 
 
+CONTEXT = contextvars.ContextVar("CONTEXT", default=1.0)
+
+
+def test_reading_again_sees_the_context_of_the_call() -> None:
+    """What changes nothing is accepted."""
+
+    def attention(q, k, v):
+        return attend(q, k, v, 0.5 if CONTEXT.get() > 0 else 2.0)
+
+    traced = _read(attention)
+    before = CONTEXT.set(3.0)
+    traced.state()
+    CONTEXT.set(-1.0)
+    with pytest.raises(CuError, match=r"`CONTEXT.get\(\)` is -1.0, and was 1.0"):
+        traced.state()
+    CONTEXT.reset(before)
+
+
 class Activation(nn.Module):
     def __init__(self) -> None:
         super().__init__()
