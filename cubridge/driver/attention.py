@@ -52,9 +52,16 @@ def attention(
 
 def _check_bound(reference: Callable[..., Any]) -> None:
     """Errors: CU472 for a class, and for a function that is a method of one: neither has the attributes that a call reads."""
-    if inspect.isclass(reference) or next(iter(inspect.signature(reference).parameters), "") == "self":
+    if inspect.isclass(reference) or _takes_self(reference):
         message = f"`{reference.__qualname__}` has no instance whose attributes it could read"
         raise CuError(Diagnostic("CU472", message, help="give an instance: fast = cubridge.attention(Module())"))
+
+
+def _takes_self(reference: Callable[..., Any]) -> bool:
+    try:
+        return next(iter(inspect.signature(reference).parameters), "") == "self"
+    except (TypeError, ValueError):  # `Reference.of` says why
+        return False
 
 
 class AttentionFunction:

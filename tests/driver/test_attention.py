@@ -199,6 +199,7 @@ def test_what_is_missing_is_said() -> None:
     assert code(lambda: cubridge.attention(causal.reference)(*qkv())) == "CU820"
     assert code(lambda: cubridge.attention(Windowed)) == code(lambda: cubridge.attention(Windowed.forward)) == "CU472"
     assert code(lambda: cubridge.attention(lambda x: x)) == "CU472"
+    assert code(lambda: cubridge.attention(nn.functional.scaled_dot_product_attention)) == "CU472"
     assert code(lambda: causal(*qkv(dtype=torch.float32))) == "CU809"
     assert code(lambda: causal(*qkv(), slopes="steep")) == "CU821"
     assert code(lambda: causal(*(t[0] for t in qkv()))) == "CU821"

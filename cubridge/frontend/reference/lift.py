@@ -199,6 +199,7 @@ class Lifter:
             _unrecorded(call.span)
         reads = frozenset[str]().union(*(self.values[id(t)].reads for t in operands))
         outputs = [o for o in call.outputs() if isinstance(o, Tensor)]
+        _check_floats(call, outputs)
         handler = handlers.get(call.name)
         try:
             if handler is None or any(t.is_complex() for t in operands):
@@ -246,6 +247,13 @@ class Lifter:
         self.replayed[name] = Replayed(output, call)
         sort = sort_of(output.dtype)
         return Value(self.shape(output), sort, lambda *ix: load(name, ix, sort), frozenset((name,)))
+
+
+def _check_floats(call: Call, outputs: Sequence[Tensor]) -> None:
+    """Rounding is left out, which of 16 bits and more is close. Errors: CU476."""
+    for narrow in (o.dtype for o in outputs if o.dtype.is_floating_point and o.dtype.itemsize < torch.half.itemsize):
+        message = f"values are rounded to {str(narrow).removeprefix('torch.')}, which kernels compute nothing in"
+        refuse("CU476", message, call.span, "round them outside, or compute in bf16, fp16 or fp32")
 
 
 def _unrecorded(span: Span) -> NoReturn:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -194,6 +194,16 @@ def _number_of(name: str) -> Callable[..., Any]:
     return rewritten
 
 
+def _array_of(x: Tensor, *args: Any, **options: Any) -> NoReturn:
+    refuse(
+        "CU477",
+        "an array made of a tensor: no tensor has values while it is read",
+        user_span(),
+        "keep it a tensor, or make the array outside",
+        call_chain(),
+    )
+
+
 def _is_kept(x: Tensor) -> bool:
     """Did no recorded call make it?"""
     return type(x) in (Tensor, torch.nn.Parameter) and not _is_traced(x)
@@ -255,6 +265,8 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     **dict.fromkeys((F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout), _dropout),
     F.feature_alpha_dropout: _dropout,
     **{getattr(torch.Tensor, name): _number_of(name) for name in _NUMBERS},
+    torch.Tensor.numpy: _array_of,
+    torch.Tensor.__array__: _array_of,
 }
 
 

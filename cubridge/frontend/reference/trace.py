@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ def trace(reference: Reference, shape: Shape | None = None, dtype: torch.dtype =
 
 
 def _trace(reference: Reference, shape: Shape | None, dtype: torch.dtype) -> Traced:
-    first: CuError | None = None
+    failures: list[tuple[Shape, CuError]] = []
     elsewhere: Traced | None = None
     state = State.of(reference.function, reference.span)
     numbers = (*state.extents(), *integers_of(reference.function), *integers_of(reference.extra_inputs))
@@ -47,14 +47,14 @@ def _trace(reference: Reference, shape: Shape | None, dtype: torch.dtype) -> Tra
         except Refused:
             raise
         except CuError as error:
-            first = first or error
+            failures.append((candidate, error))
             if not _may_run_elsewhere(error.diagnostics[0]):
                 break
             if elsewhere is None:
                 tries.failed(candidate, error.diagnostics[0].message)
             continue
-        if first is not None:
-            traced = _remarked(traced, f"at {traced.shape}", "elsewhere", first)
+        if failures:
+            traced = _remarked(traced, f"at {traced.shape}", "elsewhere", failures[0][1])
         if shape is None or traced.meets_preconditions(shape):
             return traced
         if elsewhere is None:
@@ -62,8 +62,16 @@ def _trace(reference: Reference, shape: Shape | None, dtype: torch.dtype) -> Tra
             tries.keep_heads()
     if elsewhere is not None:
         return elsewhere
-    assert first is not None
-    raise CuError(*(_with_sizes_asked(d) for d in first.diagnostics))
+    raise CuError(*(_with_sizes_asked(d) for d in _telling(failures, shape).diagnostics))
+
+
+def _telling(failures: Sequence[tuple[Shape, CuError]], shape: Shape | None) -> CuError:
+    """The first failure that other sizes do not cure: at those that were asked for, else where heads and lengths are equal."""
+    first = failures[0][1]
+    asked = [error for at, error in failures if at == shape]
+    equal = [error for at, error in failures if at.Hq == at.Hk and at.Lq == at.Lk]
+    left = (*asked, *equal, first)[0]
+    return first if first.diagnostics[0].span == left.diagnostics[0].span else left
 
 
 def _may_run_elsewhere(found: Diagnostic) -> bool:

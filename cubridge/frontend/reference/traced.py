@@ -198,7 +198,7 @@ class Traced:
         try:
             function = self.reference.function
             with unchanged(function), torch.no_grad(), off_stdout(), flex_by_math(function), uncompiled():
-                out = function(*(t.to(self.dtype) for t in (q, k, v)), **extra)
+                out = function(*(t.to(self.dtype, copy=True) for t in (q, k, v)), **extra)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever the user's code raises

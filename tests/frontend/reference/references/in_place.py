@@ -39,6 +39,12 @@ def argument_filled_in_place(q, k, v, bias):
     return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=bias, enable_gqa=True).to(q.dtype)
 
 
+@accepts(score="s * 0.5 * D ** -0.5", warns=("writes into its argument `q`",))
+def query_scaled_in_place(q, k, v):
+    q.mul_(0.5)
+    return plain_scores(q, k).softmax(-1) @ repeated(v, q)
+
+
 @accepts(score=f"{SCALE} + where(j >= 3, where(j < 5, 2, 1), 0)", requires=("Lk >= 5",))
 def writes_through_views(q, k, v):
     mask = torch.zeros(q.shape[2], k.shape[2], dtype=q.dtype)

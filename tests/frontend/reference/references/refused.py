@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from tests.frontend.reference.references.helpers import plain_scores, repeated
 from tests.frontend.reference.table import refuses
 
+CONSTANT = torch.ones(1)
+
 # ---- normalizers that need more than one pass, or other rows -----------------------------------------------------------
 
 
@@ -275,6 +277,11 @@ def wrong_layout(q, k, v):
     return (plain_scores(q, k).softmax(-1) @ repeated(v, q)).transpose(1, 2)
 
 
+@refuses("CU475", "[B, Lq, Hk, D], expected [B, Hq, Lq, D]", "transpose(1, 2)")
+def wrong_layout_of_equal_heads(q, k, v):
+    return ((q @ k.mT).softmax(-1) @ v).transpose(1, 2)
+
+
 @refuses("CU475", "returns dict, not a tensor", "def returns_a_dict")
 def returns_a_dict(q, k, v):
     return {"out": plain_scores(q, k).softmax(-1) @ repeated(v, q)}
@@ -288,6 +295,16 @@ def returns_integers(q, k, v):
 @refuses("CU476", "too large for a float", "def scaled_past_float")
 def scaled_past_float(q, k, v):
     return (plain_scores(q, k) * 1e300 * 1e300).softmax(-1) @ repeated(v, q)
+
+
+@refuses("CU476", "rounded to float8_e4m3fn", ".to(torch.float8_e4m3fn)")
+def weights_of_eight_bits(q, k, v):
+    return plain_scores(q, k).softmax(-1).to(torch.float8_e4m3fn).to(v.dtype) @ repeated(v, q)
+
+
+@refuses("CU477", "an array made of a tensor", "CONSTANT.numpy()")
+def number_of_an_array_of_a_tensor(q, k, v):
+    return (plain_scores(q, k) + float(CONSTANT.numpy()[0])).softmax(-1) @ repeated(v, q)
 
 
 @refuses("CU477", "a shape depends on the data", "unique", lambda shape, device: {"ids": torch.arange(shape.Lk)})
