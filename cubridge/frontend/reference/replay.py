@@ -28,8 +28,12 @@ _FILLS: Final = {
 
 _HALF_TO_FLOAT: Final = frozenset(("_softmax", "_log_softmax"))
 
-_VIEWS: Final = frozenset((torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default))
-"""Recorded where the strides allowed it; nothing is written in place here, so that a copy does where others do not."""
+_OTHERWISE: Final[dict[Any, Callable[..., Any]]] = {
+    **dict.fromkeys((torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default), torch.reshape),
+    torch.ops.cubridge_reference.product.default: torch.matmul,
+}
+"""Views were recorded where the strides allowed it; nothing is written in place here, so that a copy does where others do not. Our
+own operation runs nowhere."""
 
 
 @dataclass
@@ -106,8 +110,6 @@ class Replay:
                 result = torch.Tensor.view(args[0].to(call.args[0].dtype), call.args[1])  # pyright: ignore
             elif call.func is torch.ops.aten.copy.default and self.differentiable:  # has no derivative of its own
                 result = args[1].to(args[0].dtype).expand_as(args[0]).clone()  # pyright: ignore
-            elif call.func in _VIEWS:
-                result = _result(call, args, {}, torch.reshape)
             else:
                 result = _result(call, args, kwargs)
         if self.wide and is_constant(call) and isinstance(result, Tensor) and result.is_floating_point():
@@ -139,13 +141,10 @@ class Replay:
         return self.numbers[term]
 
 
-def _result(
-    call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], function: Callable[..., Any] | None = None
-) -> Any:
-    """`function`: what runs in place of the recorded one. Errors: CU474 for what fake tensors were taken for and real ones are not,
-    as an index of 8 bits."""
+def _result(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Errors: CU474 for what fake tensors were taken for and real ones are not, as an index of 8 bits."""
     try:
-        return (function or call.func)(*args, **kwargs)
+        return _OTHERWISE.get(call.func, call.func)(*args, **kwargs)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         fail("CU474", f"the reference fails on numbers: {type(error).__name__}: {first_line(error)}", call.span)
 

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
 from cubridge.frontend.reference.places import call_chain, is_torch_asking, user_span
+from cubridge.frontend.reference.product import product
 from cubridge.frontend.reference.refusal import refuse
 from cubridge.ir.source import Span
 
@@ -154,22 +155,16 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
 
 
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Batched products as torch makes them itself, but with symbolic sizes: on some processors its own code asks for numbers."""
-    if a.dim() > 2 and b.dim() == 2:
-        return torch.mm(a.reshape(-1, a.shape[-1]), b).view(*a.shape[:-1], b.shape[-1])
-    if a.dim() < 3 or b.dim() < 3:
+    if a.dim() < 2 or b.dim() < 2:
         raise UseOriginal
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    left = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:])
-    right = b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
-    return torch.bmm(left, right).view(*batch, a.shape[-2], b.shape[-1])
+    return product(a, b)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if x.dim() < 3 or weight.dim() != 2:
         raise UseOriginal
-    product = _matmul(x, weight.mT)
-    return product if bias is None else product + bias
+    mapped = product(x, weight.mT)
+    return mapped if bias is None else mapped + bias
 
 
 _NUMBERS: Final = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
@@ -219,11 +214,11 @@ def _is_traced(x: Tensor) -> bool:
 
 def _scaled_product(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """As documented: with beta 0 the addend is not read. ATen's kernel wants numbers for the extents."""
-    product = torch.bmm(batch1, batch2)
-    product = product if _is_number(alpha, 1) else product * alpha
+    total = torch.bmm(batch1, batch2)
+    total = total if _is_number(alpha, 1) else total * alpha
     if _is_number(beta, 0):
-        return product
-    return product + (input if _is_number(beta, 1) else input * beta)
+        return total
+    return total + (input if _is_number(beta, 1) else input * beta)
 
 
 def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
@@ -231,7 +226,7 @@ def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = No
     if p != 2 or compute_mode == "donot_use_mm_for_euclid_dist":
         raise UseOriginal
     lengths = (x1 * x1).sum(-1)[..., :, None] + (x2 * x2).sum(-1)[..., None, :]
-    return (lengths - 2 * _matmul(x1, x2.mT)).clamp_min(0.0).sqrt()
+    return (lengths - 2 * product(x1, x2.mT)).clamp_min(0.0).sqrt()
 
 
 def _is_number(x: Any, n: int) -> bool:

@@ -184,7 +184,7 @@ def _logsumexp(lifter: Lifter, call: Call) -> Lifted:
 
 
 def _product(lifter: Lifter, call: Call) -> Lifted:
-    """bmm, mm, mv, dot; addmm and baddbmm with their scaled addend."""
+    """Products of matrices in batches, bmm, mm, mv, dot; addmm and baddbmm with their scaled addend."""
     bound = call.arguments()
     addend = lifter.value(call.args[0]) if call.name in ("addmm", "baddbmm", "addmv", "addbmm") else None
     left, right = (lifter.value(a) for a in (call.args[1:3] if addend is not None else call.args[:2]))
@@ -194,9 +194,11 @@ def _product(lifter: Lifter, call: Call) -> Lifted:
 
     def element(*ix: Term) -> Term:
         along = lifter.fresh_index(left.shape[-1])
-        rows = ix if vector else ix[:-1]
-        other = (along,) if vector else (*ix[:-2], along, ix[-1])
-        term = reals.mul(left.at(*rows, along), right.at(*other))
+        if vector:
+            term = reals.mul(left.at(*ix, along), right.at(along))
+        else:
+            row, column = (*ix[:-1], along), (*ix[:-2], along, ix[-1])
+            term = reals.mul(left.broadcast(row, shape), right.broadcast(column, shape))
         total = reals.mul(reduce("sum", along, term), alpha)
         if addend is None or is_const(beta, 0):
             return total
@@ -239,6 +241,6 @@ REDUCTIONS: Final[dict[str, Handler]] = {
     **dict.fromkeys(("_softmax", "softmax", "_safe_softmax"), _softmax),
     **dict.fromkeys(("_log_softmax", "log_softmax"), _log_softmax),
     "logsumexp": _logsumexp,
-    **dict.fromkeys(("bmm", "mm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv"), _product),
+    **dict.fromkeys(("product", "bmm", "mm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv"), _product),
     "cumsum": _cumsum,
 }
