@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -64,14 +65,16 @@ _GROWN: Final[Mapping[str, Poly]] = {
 
 def check_region_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
     """CU224 in regions: each smallest expression that may leave 32 bits when sizes are at most `limits`."""
+    known = Ranges.of(kernel, limits)
     for region in kernel.regions:
-        yield from Ranges.of(kernel, limits).function(region)
+        yield from known.again().function(region)
 
 
 def check_body_ranges(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> Iterable[Diagnostic]:
     """The same in the schedule and the kernel body."""
-    yield from Ranges.of(kernel, limits).function(kernel.schedule)
-    yield from Ranges.of(kernel, limits).body(kernel.body)
+    known = Ranges.of(kernel, limits)
+    yield from known.again().function(kernel.schedule)
+    yield from known.again().body(kernel.body)
 
 
 def captured_bound(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> int:
@@ -81,13 +84,12 @@ def captured_bound(kernel: Kernel, limits: Mapping[str, int] = LIMITS) -> int:
 
 
 def _holds(kernel: Kernel, limits: Mapping[str, int], captured: Interval) -> bool:
-    known: dict[str, Interval] = {}
+    known = Ranges.of(kernel, limits, captured)
     for region in sorted(kernel.regions, key=lambda r: r.name != "tile_setup"):
-        ranges = Ranges.of(kernel, limits, captured)
-        ranges.names |= known
+        ranges = known.again()
         if any(ranges.function(region)):
             return False
-        known |= {name: value for name, value in ranges.names.items() if name.startswith(("tile.", "row."))}
+        known.names |= {name: value for name, value in ranges.names.items() if name.startswith(("tile.", "row."))}
     return True
 
 
@@ -130,6 +132,12 @@ class Ranges:
                 ranges.names[f"p.{item.name}"] = ranges.of_host(item.type.host)
                 ranges.held += held_by(item)
         return ranges
+
+    def again(self) -> Ranges:
+        """With what is known so far, for another body."""
+        other = copy(self)
+        other.names, other.grown, other.held, other.faults = {**self.names}, {**self.grown}, [*self.held], []
+        return other
 
     def of_host(self, value: Expr) -> Interval:
         captured = free_names(value) - self.names.keys()

@@ -19,13 +19,12 @@ from cubridge.verify.ranges import LARGEST, LIMITS, Ranges, check_region_ranges,
 
 def missing_limits(kernel: Kernel) -> tuple[Poly, ...]:
     """Those that no parameter of `kernel` holds yet, of what its regions compute."""
-    held: list[Poly] = []
+    known, held = Ranges.of(kernel), list[Poly]()
     for region in kernel.regions:
-        ranges = Ranges.of(kernel)
-        known = ranges.held
-        ranges.held, ranges.asks = [*known, *held], True
+        ranges = known.again()
+        ranges.held, ranges.asks = [*known.held, *held], True
         _ = [*ranges.function(region)]
-        held = [most for most in ranges.held if most not in known]
+        held = [most for most in ranges.held if most not in known.held]
     return tuple(held)
 
 
