@@ -138,7 +138,12 @@ def is_empty(source: SourceFile) -> bool:
 
 def parse_snippet(text: str) -> Tree:
     """A tree of a piece of text, such as a macro's replacement."""
-    return Parser(_LANGUAGE).parse(text.encode("latin-1"))
+    return _tree(text.encode("latin-1"))
+
+
+@lru_cache(maxsize=256)
+def _tree(text: bytes) -> Tree:
+    return Parser(_LANGUAGE).parse(text)
 
 
 def without_comments(file: SourceFile) -> str:
@@ -353,7 +358,7 @@ def _parse(file: SourceFile, text: str, macros: Mapping[str, Macro]) -> ParsedTe
             heads.append(KernelHead(match.start(), bounds))
             text = text[: match.start()] + "void".ljust(len(match[0])) + text[match.end() :]
     masked = text.encode("latin-1")
-    tree = Parser(_LANGUAGE).parse(masked)
+    tree = _tree(masked)
     check_depth(file, tree)
     return ParsedText(file, masked, tree, tuple(heads))
 

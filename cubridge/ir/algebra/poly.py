@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cubridge.ir.nodes import Expr
 
@@ -33,16 +34,21 @@ class Poly:
         return Poly((((expr,), 1),))
 
     def __add__(self, other: Poly | int) -> Poly:
-        return Poly.of((*self.terms, *_lifted(other).terms))
+        added = _lifted(other)
+        if not self.terms or not added.terms:
+            return self if self.terms else added
+        return Poly.of((*self.terms, *added.terms))
 
     def __sub__(self, other: Poly | int) -> Poly:
-        return self + _lifted(other) * -1
+        return self + other * -1
 
     def __neg__(self) -> Poly:
         return self * -1
 
     def __mul__(self, other: Poly | int) -> Poly:
-        return Poly.of((_ordered((*m, *n)), c * d) for m, c in self.terms for n, d in _lifted(other).terms)
+        if isinstance(other, int):
+            return Poly(tuple((m, c * other) for m, c in self.terms) if other else ())
+        return Poly.of((_joined(m, n), c * d) for m, c in self.terms for n, d in other.terms)
 
     def equals(self, other: Poly) -> bool:
         """The same sum, in whichever order."""
@@ -110,5 +116,11 @@ def _lifted(value: Poly | int) -> Poly:
     return Poly.constant(value) if isinstance(value, int) else value
 
 
-def _ordered(monomial: Monomial) -> Monomial:
-    return tuple(sorted(monomial, key=repr)) if len(monomial) > 1 else monomial
+def _joined(left: Monomial, right: Monomial) -> Monomial:
+    """The product of two, each in the order of its spelling."""
+    return tuple(sorted((*left, *right), key=_spelled)) if left and right else left or right
+
+
+@lru_cache(maxsize=4096)
+def _spelled(atom: Expr) -> str:
+    return repr(atom)
