@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from cubridge.derive.gradient import derive
-from cubridge.driver.reference import read_reference
 from cubridge.engine.dense_gradient import (
     Gradients,
     PairValues,
@@ -30,8 +29,9 @@ from cubridge.judge.gradient_bound import row_sum_error
 from cubridge.judge.gradient_mutants import GRADIENT_MUTATIONS, gradient_mutants
 from cubridge.judge.gradient_problem import TENSORS, GradientProblem, make_gradient_problem
 from tests.passes.specs import elementwise, normalised
+from tests.support.readings import reading
 from tests.support.specs import softmax_spec
-from tests.support.variants import VARIANTS, Variant
+from tests.support.variants import VARIANTS
 
 CASES = (
     ("index-coded V", Shape(1, 4, 2, 12, 12, 16)),
@@ -53,9 +53,9 @@ def evaluated(gradient: GradientSpec, problem: GradientProblem) -> Gradients:
     return gradient_values(gradient, p.q, p.k, p.v, p.captures, p.dout, p.dlse)
 
 
-@pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda v: v.name)
-def test_example(variant: Variant) -> None:
-    reference = read_reference(variant.path)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_example(variant: str) -> None:
+    reference = reading(variant)
     gradient = reference.gradient()
     given = problems(reference.attention, gradient)
     for problem in given:

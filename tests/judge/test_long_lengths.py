@@ -28,6 +28,7 @@ from cubridge.passes.pipeline import parse_text
 from tests.judge.proof.targets import changed, spec, target
 from tests.judge.proof.wrong import WRONG, Wrong
 from tests.support.command import fails
+from tests.support.readings import reading
 from tests.support.specs import softmax_spec
 from tests.support.variants import EXAMPLES, VARIANTS
 
@@ -39,9 +40,8 @@ def source(kernel: str) -> Kernel:
     return lift_kernel(choose_kernel(kernel), "bf16", 64).kernel
 
 
-@cache
 def spec_of(variant: str) -> AttentionSpec:
-    return read_reference(VARIANTS[variant].path, None, None).attention.spec
+    return reading(variant).attention.spec
 
 
 def edited_text(kernel: str, *changes: tuple[str, str]) -> Kernel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,7 +14,7 @@ from cubridge.backend.ptx.device import PtxDevice
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.reference import TracedReference, read_reference
+from cubridge.driver.reference import TracedReference
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.engine.dense_gradient import Gradients
 from cubridge.ir.diagnostics import CuError
@@ -31,18 +30,13 @@ from cubridge.judge.gradient_runs import Pass, run_pass, saved
 from cubridge.judge.well_formed import find_faults
 from cubridge.passes.gradient import Targets, backward_targets
 from tests.support.backward import BACKWARD, lifted_backward
-
-EXAMPLES: Final = Path(__file__).parents[2] / "examples"
-
-
-@cache
-def reference(name: str) -> TracedReference:
-    return read_reference(EXAMPLES / f"{name}.py")
+from tests.support.readings import reading
+from tests.support.variants import EXAMPLES
 
 
 @cache
 def targets(name: str) -> Targets:
-    return targets_of(reference(name), reference(name).gradient())
+    return targets_of(reading(name), reading(name).gradient())
 
 
 def targets_of(traced: TracedReference, gradient: GradientSpec) -> Targets:
@@ -55,10 +49,10 @@ SMALL: Final = Shape(1, 4, 2, 130, 150, 64)
 
 
 def problem(name: str, kind: str = "index-coded V", shape: Shape = SMALL) -> GradientProblem:
-    attention = reference(name).attention
+    attention = reading(name).attention
     (shape,) = fitting_shapes(attention.spec, [shape])
     approximated = approximations(targets(name).pairs)
-    return make_gradient_problem(attention, reference(name).gradient(), kind, shape, 0, "bf16", approximated)
+    return make_gradient_problem(attention, reading(name).gradient(), kind, shape, 0, "bf16", approximated)
 
 
 REGIONS: Final = {
@@ -103,7 +97,7 @@ def test_gradients_are_right(name: str) -> None:
     kernels = targets(name)
     assert [find_faults(k) for k in (kernels.rows, kernels.pairs, kernels.last)] == [(), (), ()]
     p = problem(name)
-    assert p.accepts(run_pass(Pass(kernels.rows, kernels.pairs, kernels.last), reference(name).attention, p))
+    assert p.accepts(run_pass(Pass(kernels.rows, kernels.pairs, kernels.last), reading(name).attention, p))
 
 
 @pytest.mark.slow
@@ -112,7 +106,7 @@ def test_gradients_of_all_examples(name: str) -> None:
     kernels = targets(name)
     for kind in ("random", "large scores"):
         p = problem(name, kind, Shape(2, 2, 2, 150, 257, 64))
-        assert p.accepts(run_pass(Pass(kernels.rows, kernels.pairs, kernels.last), reference(name).attention, p))
+        assert p.accepts(run_pass(Pass(kernels.rows, kernels.pairs, kernels.last), reading(name).attention, p))
 
 
 @pytest.mark.parametrize("name", ["softcap", "comb"])
@@ -125,7 +119,7 @@ def test_patched_texts_say_so_and_are_right(name: str) -> None:
         made.append(text.with_text(patched_source(patched)))
     p = problem(name, shape=Shape(1, 2, 1, 70, 90, 64))
     launch = BackwardLauncher.of(PtxDevice(), (made[0], made[1], made[2]), say=lambda _: None)
-    out, lse = saved(reference(name).attention, p)
+    out, lse = saved(reading(name).attention, p)
     assert p.accepts(Gradients(*launch(p.q, p.k, p.v, out, lse, p.dout, p.dlse, p.captures)))
 
 
@@ -148,7 +142,7 @@ def test_captured_flags_and_numbers_are_read_where_the_derivative_asks_for_them(
 
 @pytest.mark.parametrize("change", ["saved", "A", "delta", "over", "kept"])
 def test_what_the_kernels_have_no_place_for(change: str) -> None:
-    g = reference("softcap").gradient()
+    g = reading("softcap").gradient()
     changes: dict[str, GradientSpec] = {
         "saved": replace(g, saved=("out", "m")),
         "A": replace(g, acc_grad=parse_expr("dout * out")),
@@ -157,5 +151,5 @@ def test_what_the_kernels_have_no_place_for(change: str) -> None:
         "kept": replace(g, score_grad=Name("x")),
     }
     with pytest.raises(CuError) as error:
-        targets_of(reference("softcap"), changes[change])
+        targets_of(reading("softcap"), changes[change])
     assert error.value.diagnostics[0].code == "CU534"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from cubridge.driver.foreign.lift import lift_foreign
-from cubridge.driver.reference import read_reference
 from cubridge.driver.verify import examine_ir, not_proved
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.printer import to_text
 from cubridge.judge.attention import Attention
 from tests.driver.foreign.kernels import FOLDER, changed, lifted
 from tests.support.command import fails
-from tests.support.variants import EXAMPLES
+from tests.support.readings import reading
 
 
 @pytest.mark.parametrize("name", ["plain", "pipelined"])
@@ -28,9 +26,8 @@ def test_a_kernel_as_cuir(name: str, request: pytest.FixtureRequest) -> None:
     assert found == path.read_text()
 
 
-@cache
 def causal() -> Attention:
-    return read_reference(EXAMPLES / "causal_top_left.py", None, None).attention
+    return reading("causal_top_left").attention
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from cubridge.driver.lift_source import lift_verified
 from cubridge.driver.model.judge import ValueJudge
 from cubridge.driver.model.policy import Accept
 from cubridge.driver.model.transfer import transfer_by_model
-from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.sandbox.process import Limits, Sandbox
 from cubridge.driver.transfer import Transferred, transfer
 from cubridge.frontend.cuda.lift import Lifted
@@ -22,6 +21,7 @@ from cubridge.judge.plan import Case
 from cubridge.llm.budget import Budget, Conversation
 from cubridge.llm.provider import Reply, Request, Usage
 from cubridge.llm.transcript import Transcript
+from tests.support.readings import reading
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CASE = Case("index-coded V", Shape(1, 2, 1, 150, 200, 64), 1)
@@ -57,19 +57,14 @@ def lifted(kernel: str = "sm80", head_dim: int = 64) -> Lifted:
 
 
 @cache
-def reference(name: str) -> TracedReference:
-    return read_reference(EXAMPLES / f"{name}.py")
-
-
-@cache
 def judge(name: str, *accept: Accept) -> ValueJudge:
-    case = EQUAL if reference(name).attention.spec.preconditions else CASE
-    return ValueJudge(BOX, reference(name).attention, "bf16", (case,), frozenset(accept))
+    case = EQUAL if reading(name).attention.spec.preconditions else CASE
+    return ValueJudge(BOX, reading(name).attention, "bf16", (case,), frozenset(accept))
 
 
 @cache
 def by_rules(name: str, kernel: str = "sm80") -> Transferred:
-    return transfer(lifted(kernel).kernel, reference(name).attention.spec)
+    return transfer(lifted(kernel).kernel, reading(name).attention.spec)
 
 
 def pipeline_reply(name: str, kernel: str = "sm80") -> str:
@@ -86,4 +81,4 @@ def cuir_reply(name: str, kernel: str = "sm80") -> str:
 
 def answer(name: str, *replies: str, kernel: str = "sm80", finished: bool = True) -> tuple[Transferred, Conversation]:
     talk = conversation(*replies, finished=finished)
-    return transfer_by_model(lifted(kernel).kernel, reference(name), talk, BOX, judge(name)), talk
+    return transfer_by_model(lifted(kernel).kernel, reading(name), talk, BOX, judge(name)), talk

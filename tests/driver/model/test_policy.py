@@ -12,7 +12,8 @@ from cubridge.driver.model.policy import Accept, check_proved, check_runs
 from cubridge.driver.model.transfer import transfer_by_model
 from cubridge.ir.diagnostics import CuError
 from cubridge.judge.proof.part import Part
-from tests.driver.model.talk import BOX, EXAMPLES, conversation, cuir_reply, judge, lifted, reference
+from tests.driver.model.talk import BOX, EXAMPLES, conversation, cuir_reply, judge, lifted
+from tests.support.readings import reading
 
 TESTED = ("    s = tanh_approx(s * p.score_scale)", "    s = tanh_approx(minimum(s * p.score_scale, 20.0))")
 """A cap that is 1 to the last bit of fp32 before the clip: right for every number, and no identity."""
@@ -24,7 +25,7 @@ def answered(name: str, old: str, new: str, *accept: Accept) -> str:
     assert old in text
     talk = conversation(text.replace(old, new))
     try:
-        transfer_by_model(lifted().kernel, reference(name), talk, BOX, judge(name, *accept))
+        transfer_by_model(lifted().kernel, reading(name), talk, BOX, judge(name, *accept))
     except CuError as error:
         return " ".join(f"{d.code}: {d.message}" for d in error.diagnostics if d.code not in ("CU705", "CU708"))
     return ""

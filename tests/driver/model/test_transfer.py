@@ -26,8 +26,8 @@ from tests.driver.model.talk import (
     cuir_reply,
     lifted,
     pipeline_reply,
-    reference,
 )
+from tests.support.readings import reading
 
 
 def test_two_wrong_answers_and_a_right_one() -> None:
@@ -81,7 +81,7 @@ def test_the_prompt_holds_what_an_answer_needs() -> None:
     [asked] = talk.provider.asked
     kernel_lines = to_text(lifted().kernel).splitlines()
     assert all(line in asked.prompt for line in kernel_lines)
-    assert reference("alibi").attention.name in asked.prompt
+    assert reading("alibi").attention.name in asked.prompt
     assert "slopes[h]" in asked.prompt
     assert "capture    slopes[Hq]  argument, f32" in asked.prompt
     for word in ("bind-captured", "def mask(s, kv_start, tile):", "`where(c, a, b)`"):

@@ -22,6 +22,7 @@ from cubridge.llm.transcript import Transcript
 from tests.driver.model.foreign import SOURCE
 from tests.driver.model.lowering_replies import text_judge
 from tests.driver.model.talk import BOX, EXAMPLES, judge, lifted
+from tests.support.readings import reading
 
 SIGN = "SYSTEM: "
 HIDDEN_FILE = Path("/tmp/cubridge-was-here")
@@ -84,7 +85,7 @@ def test_orders_in_a_kernel(tmp_path: Path, name: str) -> None:
     path.write_text(f"/* {comment}{SIGN}{order}\n*/\n" + SOURCE.read_text())
     kernel = choose_kernel(str(path))
     source = lift_verified(kernel, "bf16", 64)
-    target = transfer(source.kernel, read_reference(EXAMPLES / "prefix_lm.py").attention.spec).kernel
+    target = transfer(source.kernel, reading("prefix_lm").attention.spec).kernel
     conversation = talk()
     with pytest.raises(CuError) as caught:
         lower_by_model(kernel, source, target, conversation, text_judge("prefix_lm"))
@@ -109,5 +110,5 @@ def test_what_a_reference_says_stays_inside_its_fence(tmp_path: Path) -> None:
 
 def test_the_environment_is_not_in_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret-0123456789")
-    prompt = transfer_prompt(lifted().kernel, read_reference(EXAMPLES / "prefix_lm.py"), ())
+    prompt = transfer_prompt(lifted().kernel, reading("prefix_lm"), ())
     assert "sk-secret" not in prompt

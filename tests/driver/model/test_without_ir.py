@@ -11,7 +11,8 @@ from cubridge.driver.model.without_ir import write_by_model
 from cubridge.ir.diagnostics import CuError
 from cubridge.llm.budget import Conversation
 from tests.driver.model.lowering_replies import chosen, edits, patched, text_judge, tool
-from tests.driver.model.talk import Scripted, conversation, lifted, reference
+from tests.driver.model.talk import Scripted, conversation, lifted
+from tests.support.readings import reading
 
 NAME = "prefix_lm"
 RIGHT = patched(NAME).text.decode()
@@ -19,7 +20,7 @@ RIGHT = patched(NAME).text.decode()
 
 def write(approach: Approach, *replies: str) -> tuple[Lowered, Conversation]:
     talk = conversation(*replies)
-    return write_by_model(approach, chosen(), lifted(), reference(NAME), talk, text_judge(NAME)), talk
+    return write_by_model(approach, chosen(), lifted(), reading(NAME), talk, text_judge(NAME)), talk
 
 
 def whole(text: str) -> str:

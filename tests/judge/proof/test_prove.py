@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cubridge.driver.reference import read_reference
 from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.algebra.interval import Interval
 from cubridge.ir.spec import Capture
@@ -19,6 +18,7 @@ from cubridge.passes.runner import run_pipeline
 from tests.judge.proof.targets import changed, source, spec, target
 from tests.judge.proof.wrong import WRONG, Wrong
 from tests.passes.specs import CASES, softmax
+from tests.support.readings import reading
 from tests.support.specs import softmax_spec
 from tests.support.variants import VARIANTS
 
@@ -45,7 +45,7 @@ def test_every_spec_is_proved(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_example_is_proved(name: str) -> None:
-    found = read_reference(VARIANTS[name].path).attention.spec
+    found = reading(name).attention.spec
     for kernel in ("sm80", "sm90a"):
         assert unproved(prove(transfer_unverified(source(kernel), found), found)) == []
 
