@@ -36,6 +36,7 @@ def found(spec: AttentionSpec, target: Kernel) -> Found:
 def _assumed_by(target: Kernel, spec: AttentionSpec) -> Iterator[str]:
     if any(isinstance(f.type, TileList) for f in target.params):
         yield "key tiles are listed by data before each launch; where lists pass 64 MiB, neighbouring query tiles share one"
+        yield "the kernel that makes these lists is tested, not proved: what is said for all sizes takes them to be right"
     if has_constant_reference(spec, target):
         yield f"scores have bounds, so no row maximum is taken: values are at most 2 ** {VALUE_BITS} in size"
     bound = captured_bound(target)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from cubridge.backend.gpu.device import find_gpu
 from cubridge.backend.launch.runtime import Launcher
-from cubridge.backend.ptx.device import SCHEDULES, PtxDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, SCHEDULES, PtxDevice
 from cubridge.backend.ptx.machine import Schedule
 from cubridge.ir.types import DTYPES
 from cubridge.judge.findings import Compiled
+from cubridge.judge.list_makers import check_makers
 from cubridge.judge.readable import check_readable
 from cubridge.judge.runners import LaunchRunner, TextRunner
 
@@ -50,7 +51,7 @@ class Here:
         head_dim: int = EMULATED_HEAD_DIM,
         schedules: tuple[Schedule, ...] = SCHEDULES,
     ) -> TextRunner:
-        return emulate(text, dtype, head_dim, schedules)
+        return build_emulated(text, dtype, head_dim, schedules)
 
     def gpu(self, text: KernelText) -> TextRunner:
         return launch(text)
@@ -64,6 +65,16 @@ def compile_text(text: KernelText, dtype: str, head_dim: int) -> Compiled:
     macros = " ".join(f"{name}={value}" for name, value in done.instantiation.macros)
     resources = done.resources
     return Compiled(done.target.name, macros, resources.registers, resources.spills, done.shared_bytes)
+
+
+def build_emulated(
+    text: KernelText, dtype: str, head_dim: int, schedules: tuple[Schedule, ...] = SCHEDULES
+) -> LaunchRunner:
+    """`emulate`, and where order is judged, what makes the lists of the text as well. Errors: as `emulate`; CU832 to CU844."""
+    runner = emulate(text, dtype, head_dim, schedules)
+    if schedules != ONE_SCHEDULE:
+        check_makers(runner.launcher.device, text, DTYPES[dtype], head_dim)
+    return runner
 
 
 def emulate(

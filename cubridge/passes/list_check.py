@@ -22,7 +22,7 @@ from cubridge.passes.tile_check import TileFault, Values, visits
 _LENGTHS: Final = (130, 300)
 """Of queries and keys alike, which every reference takes."""
 _RUNS: Final = (1, 50)
-_MADE_UP_NUMBER: Final = 70
+MADE_UP_NUMBER: Final = 70
 """A number that only a launch knows."""
 
 
@@ -50,11 +50,11 @@ def _params(kernel: Kernel, names: dict[str, Value], run: int) -> dict[str, Valu
     for field in kernel.params:
         match field.type:
             case Scalar(_, host) if host is not None:
-                known = dict.fromkeys(free_names(host), _MADE_UP_NUMBER) | names
+                known = dict.fromkeys(free_names(host), MADE_UP_NUMBER) | names
                 params[field.name] = evaluate_number(host, known)
             case Captured(dtype, extents):
                 shape = tuple(int(evaluate_number(e, names)) for e in extents)  # pyright: ignore[reportArgumentType]
-                data = _runs(shape, run, generator)
+                data = runs(shape, run, generator)
                 params[field.name] = data.float() if dtype.is_float else data
             case _:
                 pass
@@ -62,12 +62,12 @@ def _params(kernel: Kernel, names: dict[str, Value], run: int) -> dict[str, Valu
     return params | {n: tile_lists(kind, names, params, torch.device("cpu")).int() for n, kind in lists.items()}
 
 
-def _runs(shape: tuple[int, ...], run: int, generator: torch.Generator) -> Tensor:
-    """Small integers, `run` alike side by side."""
+def runs(shape: tuple[int, ...], run: int, generator: torch.Generator, most: int = 5) -> Tensor:
+    """Integers from -1 to below `most`, `run` alike side by side."""
     if not shape:
         return torch.zeros((), dtype=torch.int32)
     *outer, length = shape
-    made = torch.randint(-1, 5, (*outer, -(-length // run)), generator=generator, dtype=torch.int32)
+    made = torch.randint(-1, most, (*outer, -(-length // run)), generator=generator, dtype=torch.int32)
     return made.repeat_interleave(run, dim=-1)[..., :length]
 
 

@@ -13,7 +13,7 @@ from cubridge.driver.kernels import PACKAGED
 from cubridge.driver.sandbox.process import Limits, RunsJobs, Sandbox
 from cubridge.ir.diagnostics import CuError
 from cubridge.judge.runners import Inputs
-from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, compile_text, emulate, launch
+from cubridge.judge.tools import EMULATED_HEAD_DIM, Here, build_emulated, compile_text, emulate, launch
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import KernelText
@@ -96,8 +96,8 @@ def tools_of(kernel: ChosenKernel, is_by_rules: bool = True) -> Tools:
 
 
 def build(text: KernelText, dtype: str, head_dim: int, schedules: tuple[Schedule, ...]) -> None:
-    """For the emulator. Errors: as `emulate`."""
-    emulate(text, dtype, head_dim, schedules)
+    """For the emulator. Errors: as `build_emulated`."""
+    build_emulated(text, dtype, head_dim, schedules)
 
 
 def run_emulated(
