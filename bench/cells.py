@@ -1,82 +1,30 @@
-"""Tables of many problems, measured a cell at a time and kept one a line: a run that was killed, or is out of time, goes on."""
+"""Tables of many problems, measured a cell at a time: what is kept is not measured again."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import torch
 
 from bench.backward_speed import Timed, build_timed, time_backward
 from bench.build import Built, build_long, in_processes
+from bench.kept import Cell, Direction, Kept
 from bench.row import Row, columns_of
 from bench.speed import Measure, time_all
-from cubridge.backend.gpu.timing import Timing
-from cubridge.ir.spec import Shape
 
 if TYPE_CHECKING:
     from cubridge.backend.launch.device import Device
 
-Direction = Literal["forward", "backward"]
 BATCH: Final = 32
 """Cells whose peers are compiled beforehand, at a time."""
 COMPILED: Final = ("flex", "flex-flash", "fa4")
 """Peers that take seconds to compile, and keep what they compiled on disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    direction: Direction
-    variant: str
-    shape: Shape
-    inputs: str = "normal"
-
-    def __str__(self) -> str:
-        return f"{self.direction} {self.variant} {self.shape} {self.inputs}"
-
-
-class Kept:
-    """Rows by cell, in a file. A cell counts as measured beside the same peers alone: times of two runs are not one table."""
-
-    def __init__(self, path: Path, peers: Sequence[str]) -> None:
-        self.path, self.peers = path, list(peers)
-        self.rows: dict[str, Row] = {}
-        text = path.read_text() if path.exists() else ""
-        for line in text.splitlines():
-            self._take(line)
-        if text and not text.endswith("\n"):
-            path.write_text(f"{text}\n")
-
-    def _take(self, line: str) -> None:
-        try:
-            data: dict[str, Any] = json.loads(line)
-        except json.JSONDecodeError:  # the run was killed as it wrote
-            return
-        if data["peers"] == self.peers:
-            timings = {name: Timing(**t) for name, t in data["row"].pop("timings").items()}
-            self.rows[data["cell"]] = Row(**data["row"], timings=timings)
-
-    def add(self, cell: Cell, row: Row) -> None:
-        self.rows[str(cell)] = row
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"cell": str(cell), "peers": self.peers, "row": asdict(row)})
-        with self.path.open("a") as file:
-            file.write(f"{line}\n")
-
-    def of(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, Row]]:
-        return ((cell, self.rows[str(cell)]) for cell in cells if str(cell) in self.rows)
-
-    def left(self, cells: Iterable[Cell]) -> list[Cell]:
-        return [cell for cell in cells if str(cell) not in self.rows]
-
-
 Ready = Built | Timed
 
 

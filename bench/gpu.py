@@ -124,16 +124,17 @@ def timings(arguments: argparse.Namespace) -> int:
 
 
 def lengths(arguments: argparse.Namespace) -> int:
-    from bench.cells import Kept, in_seconds, measure_cells
+    from bench.cells import in_seconds, measure_cells
+    from bench.kept import Kept, setup_here
     from bench.lengths import cells, lengths_table, shapes
     from bench.row import faults_of
     from bench.speed import all_ran
 
-    measure, out = _measure(arguments, LIBRARIES), arguments.out or arguments.built
+    measure, out, device = _measure(arguments, LIBRARIES), arguments.out or arguments.built, _gpu()
     wanted = cells(shapes(), arguments.inputs)
-    kept = Kept(out / "lengths.jsonl", measure.peers)
+    kept = Kept(out / "lengths.jsonl", setup_here(measure.peers, device))
     measure_cells(
-        wanted, kept, _gpu(), measure, arguments.arch, workers=arguments.workers, in_time=in_seconds(arguments.seconds)
+        wanted, kept, device, measure, arguments.arch, workers=arguments.workers, in_time=in_seconds(arguments.seconds)
     )
     measured = list(kept.of(wanted))
     rows = [row for _, row in measured]

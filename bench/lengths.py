@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from bench.build import KERNELS
-from bench.cells import Cell
+from bench.kept import Cell
 from bench.row import Row, columns_of
 from bench.speed import OURS
 from bench.table import render

@@ -42,16 +42,12 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 def faults_of(rows: Sequence[Row]) -> list[str]:
     """What is missing in a table, and what was timed but computes something else, and why."""
-    whole = [f"{_name(r)}: {r.fault}" for r in rows if r.fault]
-    missing = [f"{_name(r)} {name}: {t.fault}" for r in rows for name, t in r.timings.items() if t.fault]
-    differ = [
-        f"{_name(r)} {name}: differs from ours by {100 * d:.2g} %"
-        for r in rows
-        for name, d in r.differences.items()
-        if not d < AGREES
-    ]
-    return whole + missing + differ
+    return [f"{r.variant} {r.shape}{c and ' '}{c}: {reason}" for r in rows for c, reason in faults_at(r).items()]
 
 
-def _name(row: Row) -> str:
-    return f"{row.variant} {row.shape}"
+def faults_at(row: Row) -> dict[str, str]:
+    """By column; of the whole row, by ""."""
+    whole = {"": row.fault} if row.fault else {}
+    missing = {name: t.fault for name, t in row.timings.items() if t.fault}
+    differ = {n: f"differs from ours by {100 * d:.2g} %" for n, d in row.differences.items() if not d < AGREES}
+    return whole | missing | differ

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from bench import cells
 from bench.build import Built, Task
-from bench.cells import Cell, Kept, in_seconds, measure_cells
+from bench.cells import in_seconds, measure_cells
+from bench.kept import Cell, Kept, Setup, setup_here
 from bench.lengths import cells as length_cells
 from bench.lengths import lengths_table, ratio, shapes
 from bench.row import Row, faults_of
@@ -32,7 +34,7 @@ def unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(path: Path, peers: list[str], most: int = 9) -> tuple[Kept, list[str]]:
     said: list[str] = []
-    kept = Kept(path, peers)
+    kept = Kept(path, Setup(tuple(peers), "one machine"))
     measure = Measure(peers, 1, clock=fake_clock)
     in_time = iter([True] * (most + 1) + [False] * 9)
     measure_cells(WANTED, kept, PtxDevice(), measure, "sm_90a", in_time=lambda: next(in_time), say=said.append)
@@ -48,12 +50,30 @@ def test_a_run_goes_on_where_another_ended(tmp_path: Path) -> None:
         file.write('{"cell": "forw')  # killed
     kept, said = run(path, ["eager"])
     assert said[0] == "2 cells to measure" and kept.left(WANTED) == []
-    again = Kept(path, ["eager"])
+    again = Kept(path, kept.setup)
     assert again.left(WANTED) == []
     row = again.rows[str(WANTED[0])]
     assert row.timings["sm80"].fault == "RuntimeError: full sm80: no" and row.timings["eager"].median == 1.0
     assert run(path, ["eager"])[1] == ["0 cells to measure"]
-    assert len(Kept(path, ["eager", "sdpa"]).left(WANTED)) == 4
+    others = (Setup(("eager", "sdpa"), "one machine"), Setup(("eager",), "another"))
+    assert [len(Kept(path, setup).left(WANTED)) for setup in others] == [4, 4]
+
+
+def test_parts_become_one_table(tmp_path: Path) -> None:
+    """Those of one setup alone."""
+    whole, part, other = (tmp_path / name for name in ("whole", "part", "other"))
+    run(whole, ["eager"])
+    lines = whole.read_text().splitlines(keepends=True)
+    whole.write_text("".join(lines[:3]))
+    part.write_text(lines[3])
+    assert Kept.read(whole, part).left(WANTED) == [] and len(Kept.read(whole).left(WANTED)) == 1
+    run(other, ["sdpa"])
+    with pytest.raises(ValueError, match="share no setup"):
+        Kept.read(whole, other)
+
+
+def test_a_setup_names_machine_and_versions() -> None:
+    assert setup_here(["eager", "fa3"], PtxDevice()).machine.startswith(f"CPU, torch {version('torch')}")
 
 
 def test_shapes_hold_the_same_number_of_rows() -> None:
