@@ -14,7 +14,7 @@ from cubridge.backend.ptx.device import PtxDevice
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.lower import lower_kernel, patched_source
-from cubridge.driver.reference import TracedReference
+from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.engine.dense_gradient import Gradients
 from cubridge.ir.diagnostics import CuError
