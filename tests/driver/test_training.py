@@ -4,7 +4,9 @@ kinds of them, and what is kept of such operators."""
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 import torch
@@ -16,11 +18,18 @@ from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.backward import Lowered, lower_backward
 from cubridge.driver.compiled import compile_adapted
+from cubridge.engine.autograd import autograd_values
+from cubridge.engine.dense_gradient import Gradients, forward
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.spec import Shape
 from cubridge.judge.backward_mutants import backward_mutants
+from cubridge.judge.checker import approximations
+from cubridge.judge.gradient_bound import gradient_bound
+from cubridge.judge.gradient_problem import make_gradient_problem
 from cubridge.judge.plan import Case
 
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 TABLE = torch.linspace(-1.0, 1.0, 7)
 L = 40
 
@@ -95,6 +104,26 @@ def test_arguments_numbers_and_variables_are_read_by_both_passes(run: AttentionO
         close(run, capped, bias, 1.0)
     finally:
         TABLE.copy_(torch.linspace(-1.0, 1.0, 7))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(p.stem for p in EXAMPLES.glob("*.py") if not p.stem.startswith("train_")))
+def test_every_example_trains(name: str) -> None:
+    """From what its own forward kernel hands on, within the bound."""
+    adapted = adapt_unchecked(EXAMPLES / f"{name}.py", "sm90a")
+    backward = lower_backward(adapted)
+    attention, approximated = adapted.reference.attention, approximations(backward.targets.pairs)
+    (shape,) = fitting_shapes(attention.spec, [Shape(1, 4, 2, 70, 150, 64)])
+    problem = make_gradient_problem(attention, backward.gradient, "random", shape, 0, "bf16", approximated)
+    p = problem
+    inputs = [x.clone().requires_grad_() for x in (p.q, p.k, p.v)]
+    out = operator((adapted, backward))(*inputs, **attention.extra(shape))
+    assert isinstance(out, Tensor)
+    found = Gradients(*torch.autograd.grad(out, inputs, p.dout))
+    expected = autograd_values(attention.spec, p.q, p.k, p.v, p.captures, p.dout)
+    saved = forward(backward.gradient, p.q, p.k, p.v, p.captures)
+    bound = gradient_bound(saved, p.dout, None, "bf16", approximated)
+    assert replace(p, dlse=None, expected=expected, bound=bound).accepts(found)
 
 
 def test_what_is_captured_must_not_learn(run: AttentionOperator) -> None:
