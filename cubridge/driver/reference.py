@@ -51,7 +51,13 @@ class TracedReference:
                 message = f"`{capture.name}` is computed from {' and '.join(made_of)}, and its part of their gradient would be lost"
                 help = "compute it before the attention and hand it over"
                 raise Refused(Diagnostic("CU533", message, capture.span, help=help))
-        return derive(self.attention.spec)
+        found = derive(self.attention.spec)
+        return replace(found, still=tuple(map(self._with_sources, found.still)))
+
+    def _with_sources(self, capture: str) -> str:
+        """The capture, and what it is made of."""
+        sources = sorted(self.traced.inputs_of(capture) - {capture})
+        return f"{capture} (of {', '.join(sources)})" if sources else capture
 
 
 def read_reference(

@@ -42,16 +42,21 @@ def check_contract(contract: LaunchContract) -> None:
             for form in forms:
                 for name, expr in of_form.items():
                     _check_count(name, expr, dict(form.macros), least=0 if name == "shared_bytes" else 1)
-            _check_key_tiles(contract, [dict(form.macros) for form in forms])
+            _check_tiles("key", contract.key_tile, [dict(form.macros) for form in forms])
+    every = [f for t, _ in contract.dtypes for d in contract.head_dims for f in instantiations(contract, t, d)]
+    _check_tiles("query", contract.query_tile, [dict(form.macros) for form in every])
 
 
-def _check_key_tiles(contract: LaunchContract, forms: list[dict[str, int]]) -> None:
-    """A patch is written once for all that may be compiled, and pads what it reads of keys to whole tiles of each."""
-    tiles = {int(evaluate_number(contract.key_tile, form)) for form in forms}
+def _check_tiles(kind: str, size: Expr, forms: list[dict[str, int]]) -> None:
+    """A patch is written once for all that may be compiled, and pads what it reads of keys and rows to whole tiles of each."""
+    tiles = {int(evaluate_number(size, form)) for form in forms}
     for tile in sorted(tiles):
         if len(tiles) > 1 and KEY_PADDING % tile:
-            message = f"`key_tile` is one of several, and {tile} does not divide {KEY_PADDING}, to which values of keys are padded"
-            _fail(message, contract.key_tile.span, "take divisors of it, or one key tile alone")
+            values = "values of keys are" if kind == "key" else "values by distance are"
+            message = (
+                f"`{kind}_tile` is one of several, and {tile} does not divide {KEY_PADDING}, to which {values} padded"
+            )
+            _fail(message, size.span, f"take divisors of it, or one {kind} tile alone")
 
 
 def _check_names(what: str, exprs: Iterable[Expr], known: set[str]) -> None:

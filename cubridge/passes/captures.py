@@ -107,6 +107,11 @@ class PlaceCaptured(Pass):
         return placer.kernel
 
 
+def _at_most(size: int) -> int:
+    """Rows or keys of a tile in every instantiation: where there are several, they divide the padding of keys."""
+    return KEY_PADDING if KEY_PADDING % size == 0 else size
+
+
 E = TypeVar("E", bound=Expr)
 N = TypeVar("N", bound=Node)
 
@@ -116,9 +121,13 @@ class _Placer:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.facts = Facts.of(kernel)
-        size = size_of(kernel, tile_shape(kernel).keys)
-        self.pad = KEY_PADDING if KEY_PADDING % size == 0 else size
+        tiles = tile_shape(kernel)
+        self.pad = _at_most(size_of(kernel, tiles.keys))
+        ends: dict[Expr, Expr] = {
+            Name("i"): Binary("+", Name("Lq"), IntLit(_at_most(size_of(kernel, tiles.queries)) - 2)),
+            Name("j"): Binary("+", Name("Lk"), IntLit(self.pad - 2)),
+        }
+        self.facts = replace(Facts.of(kernel), most=ends.get)
         self.key_loads: list[Assign] = []
         self.guarded = False
 

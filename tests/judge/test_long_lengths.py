@@ -247,7 +247,7 @@ def test_points_are_counted() -> None:
 def test_reading_past_a_captured_tensor_further_on() -> None:
     spec = spec_of("relative_position_table")
     target = transfer_unverified(source("sm80"), spec)
-    wrong = edited(target, "table=Captured(f32, Hq, 129)", "table=Captured(f32, minimum(Hq, 100), 129)")
+    wrong = edited(target, "by_distance=Captured(f32, Hq, ", "by_distance=Captured(f32, minimum(Hq, 100), ")
     fault = long_fault(wrong, spec)
     assert fault is not None
     assert fault.code == "CU312"

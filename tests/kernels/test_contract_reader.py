@@ -130,6 +130,7 @@ def test_bad_fields(tmp_path: Path, line: str, code: str, message: str) -> None:
         ('tensor = "v"', 'tensor = "k"', "the tensor map `v` is of `k`", 'tensor = "k"'),
         ("HALF_FP16 = 1", "STAGES = 1", "the macro `STAGES` has a value in [macros] already", None),
         ("[128, 64]", "[128, 48]", "48 does not divide 128", None),
+        ("BLOCK_Q = 128", "BLOCK_Q = [192, 128]", "`query_tile` is one of several, and 192 does not divide 128", None),
         ('"Hq", "Lq"]', '"Lq", "Hq"]', "`lse` is [B, Hq, Lq] in [tensors.lse]", 'shape = ["B", "Lq", "Hq"]'),
         ('role = "output"\nshape', 'role = "outbut"\nshape', "not `outbut` in [tensors.o]", 'role = "outbut"'),
         ('box = ["64", "64", "1", "1"]', 'box = ["64", "64"]', "the box has 2 axes, `q` has 4", 'box = ["64", "64"]'),

@@ -179,3 +179,10 @@ def test_what_cannot_be_bound_or_read(text: str, code: str) -> None:
     with pytest.raises(CuError) as raised:
         run(text.removesuffix(","))
     assert raised.value.diagnostics[0].code == code
+
+
+def test_a_vector_that_reaches_a_tile_past_both_ends_is_read_as_it_is() -> None:
+    read = "t[i - j + Lk + 127]"
+    assert region(score("Lk + Lq + 254", read), "score")[-1] == "s = s + p.t[row_value - j]"
+    for extents, clamped in (("Lk + Lq + 253", read), ("Lk + Lq + 254", "t[i - j + Lk + 125]")):
+        assert "minimum" in "".join(region(score(extents, clamped), "score"))

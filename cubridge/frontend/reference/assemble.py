@@ -17,6 +17,7 @@ from cubridge.frontend.reference.algebra.terms import Arena, Size, Term, arena, 
 from cubridge.frontend.reference.attention import Axes
 from cubridge.frontend.reference.captured_numbers import captured_numbers
 from cubridge.frontend.reference.captures import CaptureTable
+from cubridge.frontend.reference.distances import by_distance
 from cubridge.frontend.reference.extract import extract
 from cubridge.frontend.reference.fixed import fixed_numbers
 from cubridge.frontend.reference.lift import Lifter
@@ -63,7 +64,7 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
     axes = _axes(recording, reader)
     out, lse = _results(reference, recording, lifter, axes)
     attention = extract(out, lse, axes)
-    normalizer = normalize(attention)
+    normalizer = by_distance(normalize(attention), lifter, axes)
     table = CaptureTable(lifter, attention.computed, reference.span)
     writer = ExprWriter(table.subscript, reference.span)
     conditions += _divisors(reference, current, writer)

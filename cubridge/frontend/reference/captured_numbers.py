@@ -65,8 +65,18 @@ def number_requirements(values: CaptureValues, numbers: Iterable[CapturedNumber]
         if number.ordered:
             yield _ordered(number, value)
         own = not number.source.is_number and number.source.tensor not in values.table.computed
-        if own and value.dtype is torch.float64:
+        if value.dtype is torch.float64 and (own or _is_of_doubles(values, number.source)):
             yield _single(number, value)
+
+
+def _is_of_doubles(values: CaptureValues, source: Source) -> bool:
+    """Elements of tensors, some of 64 bits, that a vector holds."""
+    if source.tensor not in {t.name for t in values.lifter.tables}:
+        return False
+    names = values.table.inputs_of(source.name)
+    given = [values.inputs[n] for n in names if n in values.inputs]
+    kept = [s.dtype for s in values.lifter.state.values() if s.path in names]
+    return torch.float64 in [*kept, *(x.dtype for x in given if isinstance(x, torch.Tensor))]
 
 
 def _ordered(number: CapturedNumber, value: Tensor) -> Requirement:

@@ -54,7 +54,10 @@ def _parts(traced: Traced) -> Iterator[str]:
     for capture in spec.captures:
         extents = f"[{', '.join(map(print_expr, capture.extents))}]" if capture.extents else ""
         reads = ", ".join(sorted(set(_reads(spec, capture.name))))
-        kind = f"`{capture.path}` at each call" if capture.path else capture.kind
+        sources = ", ".join(sorted(traced.inputs_of(capture.name))) if capture.kind == "computed" else ""
+        kind = (
+            f"`{capture.path}` at each call" if capture.path else capture.kind + (f" of {sources}" if sources else "")
+        )
         text = f"{capture.name}{extents}  {kind}, {capture.dtype}, read as {reads}"
         yield _line("capture", text, capture.span if capture.kind == "computed" else NOWHERE)
 

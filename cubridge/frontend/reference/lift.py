@@ -168,14 +168,15 @@ class Lifter:
             of_distance = substitute(term, {first.name: integers.add(second, shift)})
             if second.name not in of_distance.free:
                 place = integers.add(integers.sub(first, second), integers.sub(second.extent, ONE))
-                return self._table(of_distance, (distance,), (place,))
+                return self.table("positions", of_distance, (distance,), (place,))
         own = tuple(index(f"t{n}_", x.extent) for n, x in enumerate(free))
-        return self._table(substitute(term, {x.name: o for x, o in zip(free, own, strict=True)}), own, free)
+        return self.table("positions", substitute(term, {x.name: o for x, o in zip(free, own, strict=True)}), own, free)
 
-    def _table(self, term: Term, own: tuple[Index, ...], places: tuple[Term, ...]) -> Term:
+    def table(self, name: str, term: Term, own: tuple[Index, ...], places: tuple[Term, ...]) -> Term:
+        """The load at `places` of a tensor that is computed before the launch: `term` over its `own` indices."""
         known = next((c for c in self.tables if c.term is term), None)
         if known is None:
-            known = Computed(self.unused("positions"), own, term, arena().here)
+            known = Computed(self.unused(name), own, term, arena().here)
             self.tables.append(known)
         return load(known.name, places, term.sort)
 

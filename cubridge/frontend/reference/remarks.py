@@ -85,8 +85,8 @@ def _holds_positions(lifter: Lifter, operand: object) -> bool:
 
 def _large_captures(table: CaptureTable) -> Iterator[Remark]:
     for source in table.sources.values():
-        lengths = {x.name for extent in source.shape for x in walk(extent) if isinstance(x, Size)}
-        if source.kind == "computed" and {"Lq", "Lk"} <= lengths and len(source.kept) > 1:
+        lengths = [{x.name for x in walk(extent) if isinstance(x, Size)} for extent in source.shape]
+        if source.kind == "computed" and {"Lq"} in lengths and {"Lk"} in lengths:
             yield Remark(
                 f"`{source.name}` is computed before each launch with one element for each pair of row and key",
                 source.span,

@@ -55,6 +55,11 @@ def distant(q, k, v, x):
     return attend(plain_scores(q, k) - (x[: q.shape[2], None] - x[: k.shape[2]]).abs(), q, v)
 
 
+def by_distance(q, k, v, x):
+    distance = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+    return attend(plain_scores(q, k) + x[distance.abs()] - x[0], q, v)
+
+
 def of_32_bits(q, k, v, n):
     scaled = n * 7
     return attend(plain_scores(q, k).masked_fill(scaled[: q.shape[2], None] < scaled[: k.shape[2]], -torch.inf), q, v)
@@ -100,6 +105,7 @@ CASES = [
     (from_the_end, WHOLE % 9 - 5, [WHOLE % 9, -(WHOLE % 9) - 1], [WHOLE % 9 - 10], "is negative: -1"),
     (same, TIMES, [TIMES * 2.0**40], [TIMES + 2.0**30, TIMES / 10], "floats of 64 bits that 32 bits do not hold"),
     (distant, TIMES, [TIMES / 10], [TIMES + 1.7e9], "floats of 64 bits that 32 bits do not hold"),
+    (by_distance, TIMES, [TIMES / 10], [TIMES * 1e9 / 3], "floats of 64 bits that 32 bits do not hold"),
     (
         of_32_bits,
         WHOLE.int(),

@@ -133,19 +133,19 @@ def bias_that_holds_minus_infinity(q, k, v, mask):
 
 
 TABLE = {"extra": lambda shape, device: {"table": torch.cos(torch.arange(shape.Hq * 33) / 3.0).view(shape.Hq, 33)},
-         "captures": ("table[Hq, 33] argument f32",)}  # fmt: skip
+         "captures": ("by_distance[Hq, Lk + Lq + 255] computed f32",)}  # fmt: skip
 
 
-@accepts(score=f"{SCALE} + table[h, minimum(maximum(i - j, -16), 16) + 16]", **TABLE)
+@accepts(score=f"{SCALE} + by_distance[h, i - j + Lk + 127]", **TABLE)
 def table_of_clamped_distance(q, k, v, table):
     index = torch.clamp(torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])[None], -16, 16) + 16
     return torch.softmax(plain_scores(q, k) + table[:, index].to(q.dtype), -1) @ repeated(v, q)
 
 
 @accepts(
-    score=f"{SCALE} + table[i - j + Lk]",
+    score=f"{SCALE} + by_distance[i - j + Lk + 127]",
     extra=lambda shape, device: {"table": torch.sin(torch.arange(2.0 * max(shape.Lq, shape.Lk)))},
-    captures=("table[2 * Lk] argument f32",),
+    captures=("by_distance[2 * Lk + 255] computed f32",),
     requires=("Lk == Lq",),
 )
 def table_of_distance_by_embedding(q, k, v, table):

@@ -93,9 +93,9 @@ def neox_style(q, k, v):
 
 
 @accepts(
-    score="s + table[h, positions[j - i + Lq - 1]]",
+    score="s + by_distance[h, i - j + Lk + 127]",
     extra=lambda shape, device: {"table": torch.linspace(-1, 1, 32 * shape.Hq).view(shape.Hq, 32)},
-    captures=("positions[Lk + Lq - 1] computed i32", "table[Hq, 32] argument f32"),
+    captures=("by_distance[Hq, Lk + Lq + 255] computed f32",),
 )
 def t5_encoder_style(q, k, v, table):
     """A bucket begins exactly at a distance of 64: log(64 / 8) / log(128 / 8) * 8 = 6."""
@@ -107,9 +107,9 @@ def t5_encoder_style(q, k, v, table):
 
 
 @accepts(
-    score="s + table[h, positions[j - i + Lq - 1]]",
+    score="s + by_distance[h, i - j + Lk + 127]",
     extra=lambda shape, device: {"table": torch.linspace(-1, 1, 16 * shape.Hq).view(shape.Hq, 16)},
-    captures=("positions[Lk + Lq - 1] computed i32", "table[Hq, 16] argument f32"),
+    captures=("by_distance[Hq, Lk + Lq + 255] computed f32",),
 )
 def t5_style(q, k, v, table):
     n = (torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])).clamp(min=0)
