@@ -32,11 +32,13 @@ def _places(file: SourceFile) -> Mapping[tuple[str, ...], Span]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One TOML table; errors point at the line of the key, which tomllib does not tell."""
+    """One TOML table; errors point at the line of the key, which tomllib does not tell. `base`: of a whole file that has what is
+    missing here."""
 
     file: SourceFile
     path: tuple[str, ...]
     data: Mapping[str, object]
+    base: Table | None = None
 
     @staticmethod
     def load(file: SourceFile, version: int) -> Table:
@@ -50,6 +52,10 @@ class Table:
         if table.integer("version") != version:
             table.fail(f"contract version {data['version']}; this tool reads version {version}", "version")
         return table
+
+    def over(self, base: Table) -> Table:
+        """With what the base has and this file does not say."""
+        return Table(self.file, (), _merged(base.data, self.data), base)
 
     def check_keys(self, known: frozenset[str]) -> None:
         for key in self.data:
@@ -91,7 +97,7 @@ class Table:
 
     def table(self, key: str) -> Table:
         data = self._typed(key, dict, "a table", {})
-        return Table(self.file, (*self.path, key), cast("dict[str, object]", data))
+        return Table(self.file, (*self.path, key), cast("dict[str, object]", data), self.base)
 
     def tables(self, key: str) -> list[tuple[str, Table]]:
         outer = self.table(key)
@@ -120,15 +126,26 @@ class Table:
             self.fail(f"`{key}` is not an expression", key)
         span = self.span(key)
         at = max(span.text.find(value), 0)
-        return parse_expr_at(value, self.file, span.start + len(span.text[:at].encode()))
+        return parse_expr_at(value, span.file, span.start + len(span.text[:at].encode()))
 
     # -- places --
 
     def span(self, key: str) -> Span:
         """The lines of `key` in this table; the line of the table's header where the key is not written out."""
-        places = _places(self.file)
-        return places.get((*self.path, key)) or places.get(self.path) or Span(self.file, 0, 0)
+        return self._place((*self.path, key)) or self._place(self.path) or Span(self.file, 0, 0)
+
+    def _place(self, path: tuple[str, ...]) -> Span | None:
+        own = _places(self.file).get(path)
+        return own if own is not None or self.base is None else self.base._place(path)
 
     def fail(self, message: str, key: str = "") -> NoReturn:
         where = f" in [{'.'.join(self.path)}]" if self.path else ""
         raise CuError(Diagnostic("CU451", f"{message}{where}", self.span(key)))
+
+
+def _merged(base: Mapping[str, object], data: Mapping[str, object]) -> dict[str, object]:
+    found = dict(base)
+    for key, value in data.items():
+        below = found.get(key)
+        found[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cubridge.frontend.ptx.slices import Given, Param, address_name
+from cubridge.frontend.ptx.given import Given, Param, address_name
 from cubridge.frontend.ptx.values import Node, Value
 from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Poly

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from cubridge.engine.block_events import block_events
 from cubridge.engine.values.engine import run_values
 from cubridge.engine.values.launch import Launch
-from cubridge.frontend.ptx.run import Run
+from cubridge.frontend.ptx.run import Followed
 from cubridge.ir.block_events import difference
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.nodes import Kernel
@@ -25,14 +25,14 @@ _LSE_ERROR: Final = 1e-4
 """Of a sum of exponentials in another order, in units of 1 + |lse|."""
 
 
-def check_events(kernel: Kernel, run: Run, inputs: Mapping[str, Tensor]) -> None:
+def check_events(kernel: Kernel, run: Followed, inputs: Mapping[str, Tensor]) -> None:
     """Errors: CU855 at the line where run and CuIR part."""
     q, k, v = (inputs[name] for name in "qkv")
-    launch = Launch(run.shape, grid=run.trace.grid)
-    said = block_events(kernel, (q, k, v), launch, [run.trace.block])[run.trace.block]
-    found = difference(run.events.intervals, said)
+    launch = Launch(run.shape, grid=run.walk.trace.grid)
+    said = block_events(kernel, (q, k, v), launch, [run.walk.trace.block])[run.walk.trace.block]
+    found = difference(run.walk.events.intervals, said)
     if found is not None:
-        note = Note(f"block {run.trace.block} at {run.shape}")
+        note = Note(f"block {run.walk.trace.block} at {run.shape}")
         raise CuError(
             Diagnostic("CU855", f"the CuIR is not what the kernel does: {found.message}", found.span, (note,))
         )

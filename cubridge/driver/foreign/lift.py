@@ -16,7 +16,7 @@ from cubridge.engine.threads import one_thread
 from cubridge.frontend.ptx.contract import read_foreign_contract
 from cubridge.frontend.ptx.coverage import uncovered
 from cubridge.frontend.ptx.kernel import read_kernel
-from cubridge.frontend.ptx.run import Run
+from cubridge.frontend.ptx.run import Followed, runs_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.foreign import ForeignContract
 from cubridge.ir.nodes import Kernel
@@ -37,11 +37,11 @@ class ForeignLift:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A launch with its outputs, and the runs of the blocks that were followed."""
+    """A launch with its outputs, and the blocks that were followed."""
 
     launch: ForeignLaunch
     outputs: tuple[bytes, ...]
-    runs: tuple[Run, ...]
+    followed: tuple[Followed, ...]
 
 
 def lift_foreign(kernel: Path, contract: Path, source: SourceFile | None = None) -> ForeignLift:
@@ -52,7 +52,7 @@ def lift_foreign(kernel: Path, contract: Path, source: SourceFile | None = None)
     said = read_foreign_contract(contract)
     built = build(source or SourceFile.read(kernel), said, kernel.parent)
     ran = [follow(built, said, launch_of(built, said, shape)) for shape in said.shapes]
-    runs = [run for each in ran for run in each.runs]
+    runs = runs_of([found for each in ran for found in each.followed])
     lifted = read_kernel(runs, said)
     verify_kernel(lifted)
     judge_lift(lifted, said, ran)
@@ -63,22 +63,24 @@ def judge_lift(kernel: Kernel, contract: ForeignContract, ran: list[Ran]) -> Non
     """Errors: CU855, CU3xx."""
     with one_thread():
         for each in ran:
-            for run in each.runs:
-                check_events(kernel, run, each.launch.inputs)
+            for found in each.followed:
+                check_events(kernel, found, each.launch.inputs)
             outputs = outputs_of(contract, each.launch.shape, each.outputs)
             grid = each.launch.ptx.grid.blocks
             check_values(kernel, each.launch.shape, grid, contract.dtype, each.launch.inputs, outputs)
 
 
 def follow(built: Built, contract: ForeignContract, launch: ForeignLaunch) -> Ran:
-    """Runs a launch. First and last block are followed; other schedules must agree in every bit."""
+    """Runs a launch. First and last block are followed where they visit a key tile; other schedules must agree in every bit."""
     given = given_of(contract, launch.shape, launch.placed, built.machine.program.param_bytes)
-    runs: list[Run] = []
+    followed: list[Followed] = []
     outputs: tuple[bytes, ...] = ()
     for block in dict.fromkeys((0, launch.blocks - 1)):
         found, outputs = trace(built.machine, launch.ptx, block, _SECONDS)
-        runs.append(Run.of(found, contract, launch.shape, given))
+        read = Followed.of(found, contract, launch.shape, given)
+        if read.walk.keys:
+            followed.append(read)
     for schedule in (Schedule.REVERSED, Schedule.HOSTILE):
         if built.machine.run(launch.ptx, schedule, _SECONDS) != outputs:
             raise CuError(Diagnostic("CU833", "emulator: race: the outputs differ from schedule to schedule"))
-    return Ran(launch, outputs, tuple(runs))
+    return Ran(launch, outputs, tuple(followed))

@@ -22,8 +22,8 @@ KIND: Final = "foreign"
 TENSORS: Final = ("q", "k", "v", "o", "lse")
 _KEYS: Final = frozenset(
     {
-        "version", "kind", "entry", "arch", "dtype", "head_dim", "options", "include", "headers", "standard_headers", "grid",
-        "threads", "shared_bytes", "tensors", "parameters", "shapes",
+        "version", "kind", "base", "entry", "arch", "dtype", "head_dim", "options", "include", "headers", "standard_headers",
+        "grid", "threads", "shared_bytes", "tensors", "parameters", "shapes",
     }
 )  # fmt: skip
 _STRUCT: Final = "struct"
@@ -35,10 +35,7 @@ _DEFAULT_SHAPES: Final = ((1, 2, 1, 70, 53), (2, 2, 2, 64, 48), (1, 4, 2, 130, 4
 
 def read_foreign_contract(path: Path) -> ForeignContract:
     """Errors: CU451 a file, key or value that is none of such a contract's; CU1 an expression."""
-    try:
-        table = Table.load(SourceFile.read(path), VERSION)
-    except OSError as error:
-        raise CuError(Diagnostic("CU451", f"cannot read {path}: {error.strerror}")) from error
+    table = _load(path, ())
     table.check_keys(_KEYS)
     table.choice("kind", [KIND])
     tensors = tuple(_tensor(name, entry) for name, entry in table.tables("tensors"))
@@ -53,7 +50,7 @@ def read_foreign_contract(path: Path) -> ForeignContract:
         head_dim=head_dim,
         options=tuple(table.texts("options")) if "options" in table.data else (),
         include=tuple(table.texts("include")) if "include" in table.data else (),
-        headers=tuple(path.parent / x for x in table.texts("headers")) if "headers" in table.data else (),
+        headers=_headers(table) if "headers" in table.data else (),
         standard_headers=table.flag("standard_headers", False),
         grid=_grid(table),
         threads=table.integer("threads"),
@@ -63,6 +60,26 @@ def read_foreign_contract(path: Path) -> ForeignContract:
         shapes=_shapes(table, head_dim),
         places={key: table.span(key) for key in _KEYS},
     )
+
+
+def _load(path: Path, above: tuple[Path, ...]) -> Table:
+    """Over its base, which may have one too."""
+    try:
+        table = Table.load(SourceFile.read(path), VERSION)
+    except OSError as error:
+        raise CuError(Diagnostic("CU451", f"cannot read {path}: {error.strerror}")) from error
+    if "base" not in table.data:
+        return table
+    base = path.parent / table.text("base")
+    if base in above:
+        table.fail(f"`{base.name}` is its own base", "base")
+    return table.over(_load(base, (*above, base)))
+
+
+def _headers(table: Table) -> tuple[Path, ...]:
+    """Relative to the file that names them."""
+    folder = Path(table.span("headers").file.name).parent
+    return tuple(folder / name for name in table.texts("headers"))
 
 
 def _tensor(name: str, table: Table) -> ForeignTensor:

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from cubridge.frontend.ptx.copied import Copied, give_past, is_stale
+from cubridge.frontend.ptx.floats import is_float
 from cubridge.frontend.ptx.layout import Layout, Place
 from cubridge.frontend.ptx.reach import GRANULE, is_shared, lanes_of, moves_of, offset_of
-from cubridge.frontend.ptx.slices import Slices
+from cubridge.frontend.ptx.slices import Key, Slices
 from cubridge.frontend.ptx.values import element_of, is_zero
 from cubridge.ir.block_events import Act, Interval, TileOf, Turn
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.source import Span
-from cubridge.ir.trace import Number, Operation, Step
+from cubridge.ir.trace import Number, Operation, Register, Step
 
 _UNKNOWN: Final = (
     "atom", "red.", "mbarrier", "wgmma", "cp.async.bulk", "cp.async.wait_all", "fence", "barrier.cluster", "setmaxnreg", "stmatrix",
     "bar.arrive", "bar.red", "barrier.arrive", "st.async", "mapa",
 )  # fmt: skip
 """Instructions that order or move and that no statement is made of yet."""
-
-
-@dataclass(slots=True)
-class Copied:
-    """The copies of one tensor between two turns: the granules that they fill, None those that become zero."""
-
-    tensor: str
-    interval: int
-    asynchronous: bool
-    span: Span
-    granules: dict[int, Place | None] = field(default_factory=dict[int, Place | None])
-    read: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """By interval, the granules that are read."""
-    read_span: dict[int, Span] = field(default_factory=dict[int, Span])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +35,11 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """`order`: acts and turns as the first warp has them."""
+    """`order`: acts and turns as the first warp has them. `turns`: by warp, the steps of its turns."""
 
     intervals: tuple[Interval, ...]
     order: tuple[At, ...]
+    turns: tuple[tuple[int, ...], ...]
 
 
 def read_events(slices: Slices, layout: Layout) -> Events:
@@ -64,7 +53,7 @@ class _Reader:
         self.layout = layout
         self.trace = slices.reach.trace
         self.turns: dict[int, list[Turn]] = defaultdict(list)
-        self.turn_steps: list[int] = []
+        self.turn_steps: list[list[int]] = [[] for _ in range(self.trace.warps)]
         self.copies: dict[tuple[int, str], Copied] = {}
         self.by_step: dict[int, Copied] = {}
         self.stores: dict[tuple[int, str], tuple[Span, set[Place]]] = {}
@@ -72,6 +61,12 @@ class _Reader:
         self.zeros: list[tuple[int, int, Span, list[int]]] = []
         self.lines: dict[Span, str] = {}
         self.counted: list[int] = []
+        self.staged: set[int] = set()
+        """Stores into shared memory of what the kernel computes."""
+        self.last_read: dict[int, int] = {}
+        """By warp, the last step that reads a copied tile."""
+        self.loose: dict[int, dict[int, Operation]] = defaultdict(dict)
+        """By interval, what is read that no copy of its tile has filled."""
 
     def read(self) -> Events:
         for index, step in enumerate(self.trace.steps):
@@ -82,6 +77,9 @@ class _Reader:
             name = self.trace.code[step.at].name
             if name.startswith(("ld.", "ldmatrix")):
                 self._reads(index, step, name)
+        self._check_staged()
+        for interval, granules in self.loose.items():
+            give_past(self.copies.values(), self.layout, interval, granules)
         return self._events()
 
     # ---- steps ----
@@ -106,8 +104,7 @@ class _Reader:
 
     def _turn(self, index: int, step: Step, turn: Turn) -> None:
         self.turns[step.warp].append(turn)
-        if step.warp == 0:
-            self.turn_steps.append(index)
+        self.turn_steps[step.warp].append(index)
 
     def _interval(self, step: Step) -> int:
         return len(self.turns[step.warp])
@@ -136,6 +133,9 @@ class _Reader:
                 self._seen("store", key[0], window, index, step)
 
     def _store_shared(self, index: int, step: Step, operation: Operation, lane: int, offset: int, total: int) -> None:
+        if self._is_computed(index, step, operation, lane):
+            self.staged.add(index)
+            return
         granules = range(offset, offset + total, GRANULE)
         values = [self.slices.granule(self.slices.reach.shared(at, index + 1), operation.span) for at in granules]
         if all(map(is_zero, values)):
@@ -145,6 +145,19 @@ class _Reader:
             place = self._place(value, operation)
             copied = self._copied(index, step, place.tensor, False, operation.span)
             copied.granules[at] = place
+
+    def _is_computed(self, index: int, step: Step, operation: Operation, lane: int) -> bool:
+        """Does a store put down what instructions of floats made."""
+        roots = [
+            self.slices.root(index, source, lane, step.warp)
+            for source in operation.sources[1:]
+            if isinstance(source, Register)
+        ]
+        return any(root is not None and self._is_made_of_floats(root) for root in roots)
+
+    def _is_made_of_floats(self, root: Key) -> bool:
+        name = self.trace.code[self.trace.steps[root[0]].at].name
+        return is_float(name) and not self.slices.is_of_launch(root)
 
     def _place(self, value: object, operation: Operation) -> Place:
         element = element_of(value)  # pyright: ignore[reportArgumentType]
@@ -168,9 +181,10 @@ class _Reader:
         self.first[key] = min(self.first.get(key, (step.warp, index)), (step.warp, index))
 
     def _give_zeros(self) -> None:
-        """Rows past the end, which a line of the text fills with zeros: of the tensor that the line copies elsewhere."""
+        """Rows past the end that are filled with zeros: of the one tensor that is copied then, or that the same line copies."""
         for index, interval, span, granules in self.zeros:
-            copied = self.copies.get((interval, self.lines.get(span, "")))
+            now = [copied for (at, _), copied in self.copies.items() if at == interval]
+            copied = self.copies.get((interval, self.lines.get(span, ""))) or (now[0] if len(now) == 1 else None)
             if copied is None:
                 raise CuError(Diagnostic("CU851", "shared memory is filled with zeros that belong to no copy", span))
             self.by_step[index] = copied
@@ -185,12 +199,34 @@ class _Reader:
         interval = self.counted[index]
         for at in {o + part for o in offsets for part in range(0, size, GRANULE)}:
             written = self.slices.reach.shared(at, index)
+            if written is not None and written.step in self.staged:
+                self._read_staged(index, written.step, name)
+                continue
             copied = None if written is None else self.by_step.get(written.step)
-            if copied is None:
-                self._refuse(operation, "shared memory is read that no copy has filled")
+            if copied is None or is_stale(self.copies.values(), copied, at, interval):
+                self.loose[interval][at] = operation
+                continue
+            self.last_read[step.warp] = index
             copied.read[interval].add(at)
             copied.read_span.setdefault(interval, operation.span)
             self._seen("read", interval, copied.tensor, index, step)
+
+    # ---- shared memory that is no whole tile ----
+
+    def _read_staged(self, index: int, written: int, name: str) -> None:
+        """Computed values are read again by plain loads alone."""
+        if name.startswith("ldmatrix"):
+            self._refuse_computed(written)
+
+    def _check_staged(self) -> None:
+        """They are put down when all tiles have been read."""
+        for index in sorted(self.staged):
+            if index < self.last_read.get(self.trace.steps[index].warp, -1):
+                self._refuse_computed(index)
+
+    def _refuse_computed(self, index: int) -> NoReturn:
+        message = "shared memory takes values that the kernel computes, for which CuIR has no statement"
+        self._refuse(self.trace.code[self.trace.steps[index].at], message)
 
     # ---- the whole block ----
 
@@ -217,10 +253,8 @@ class _Reader:
             at = self.first["copy", copied.interval, copied.tensor][1]
             acts[copied.interval].append((at, Act(kind, tile, place, copied.span)))
             for interval, granules in copied.read.items():
-                if granules != set(copied.granules):
-                    message = (
-                        f"{len(granules)} of {len(copied.granules)} elements of a tile of `{copied.tensor}` are read"
-                    )
+                if granules != copied.whole:
+                    message = f"{len(granules)} of {len(copied.whole)} elements of a tile of `{copied.tensor}` are read"
                     raise CuError(Diagnostic("CU853", message, copied.read_span[interval]))
                 at = self.first["read", interval, copied.tensor][1]
                 acts[interval].append((at, Act("read", tile, place, copied.read_span[interval])))
@@ -238,12 +272,12 @@ class _Reader:
             intervals.append(Interval(tuple(act for _, act in mine), end))
             order += [At(at, act) for at, act in mine]
             if end is not None:
-                order.append(At(self.turn_steps[number], end))
-        return Events(tuple(intervals), tuple(order))
+                order.append(At(self.turn_steps[0][number], end))
+        return Events(tuple(intervals), tuple(order), tuple(map(tuple, self.turn_steps)))
 
     def _tile(self, copied: Copied) -> TileOf:
         places = {p for p in copied.granules.values() if p is not None}
-        return self._rows(copied.tensor, places, len(copied.granules), copied.span)
+        return self._rows(copied.tensor, places, len(copied.whole), copied.span)
 
     def _rows(self, tensor: str, places: set[Place], size: int, span: Span) -> TileOf:
         """Whole rows of one head. `size`: elements, those past the end with them."""

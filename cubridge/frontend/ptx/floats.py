@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Final, TypeAlias
 
 from cubridge.frontend.ptx.values import ZERO, Node, Value
@@ -134,9 +135,18 @@ def apply_rule(name: str, args: tuple[Value, ...], span: Span) -> Value | None:
     return None if rule is None else rule(span, args)
 
 
+def is_number(value: Value) -> bool:
+    """Known, and not NaN."""
+    return isinstance(value, Node) and value.op == "number" and value.data == value.data
+
+
 def _compared(parts: list[str], args: tuple[Value, ...], span: Span) -> Value | None:
     word = parts[1]
-    if word in _NOT_ORDERED and parts[-1] == "f32":
+    if word in ("equ", "nan") and parts[-1] == "f32":
+        tests = [Node("compare", (a, a), "!=", span=span) for a in args[:2] if not is_number(a)]
+        tests += [Node("compare", args[:2], "==", span=span)] if word == "equ" else []
+        found = reduce(lambda a, b: Node("or", (b, a), span=span), tests)
+    elif word in _NOT_ORDERED and parts[-1] == "f32":
         found = Node("not", (Node("compare", args[:2], _NOT_ORDERED[word], span=span),), span=span)
     elif word in COMPARISONS and (word, parts[-1]) != ("ne", "f32"):
         found = Node("compare", args[:2], COMPARISONS[word], span=span)

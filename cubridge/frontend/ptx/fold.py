@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cubridge.frontend.ptx.geometry import Geometry
@@ -23,9 +23,10 @@ class CopyTile:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A commit, wait or barrier."""
+    """A commit, wait or barrier. `ahead`: of a commit that is left out with the copy before it, where there is no such step."""
 
     turn: Turn
+    ahead: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +65,46 @@ def fold(run: Run, geometry: Geometry) -> Body:
     for at in run.events.order:
         number = run.loop.number_at(at.step)
         parts[number] += _done(run, geometry, number, at.act)
-    count = run.loop.count
-    loop = parts[0]
-    for t in range(count):
-        expected = [
-            d.what
-            for d in loop
-            if not (isinstance(d.what, CopyTile) and d.what.ahead is not None and t + d.what.ahead >= count)
-        ]
-        if [d.what for d in parts[t]] != expected:
-            raise CuError(
-                Diagnostic(
-                    "CU853",
-                    f"key tile {t} of {count} is not treated as the first one is",
-                    _odd(parts[t], expected, run),
-                )
-            )
-    return Body(tuple(parts[-1]), tuple(loop), tuple(parts[count]))
+    loops = [parts[t] for t in range(run.loop.count)]
+    found = _first_odd(loops[0], loops)
+    if found is not None:
+        loop = _with_copies(loops[0])
+        if loop == loops[0] or _first_odd(loop, loops) is not None:
+            message = f"key tile {found} of {run.loop.count} is not treated as the first one is"
+            raise CuError(Diagnostic("CU853", message, _odd(loops[found], _expected(loops[0], found, loops), run)))
+        loops[0] = loop
+    return Body(tuple(parts[-1]), tuple(loops[0]), tuple(parts[run.loop.count]))
+
+
+def _first_odd(loop: list[Done], loops: Sequence[list[Done]]) -> int | None:
+    """The first iteration that is another than `loop`, up to what looks past the last one."""
+    for t, found in enumerate(loops):
+        if [_plain(d.what) for d in found] != [_plain(what) for what in _expected(loop, t, loops)]:
+            return t
+    return None
+
+
+def _expected(loop: list[Done], t: int, loops: Sequence[list[Done]]) -> list[What]:
+    return [d.what for d in loop if t + (ahead_of(d.what) or 0) < len(loops)]
+
+
+def _plain(what: What) -> What:
+    return Pass(what.turn) if isinstance(what, Pass) else what
+
+
+def ahead_of(what: What) -> int | None:
+    """How many steps further there must be one for this to be done."""
+    return what.ahead if isinstance(what, CopyTile | Pass) else None
+
+
+def _with_copies(loop: list[Done]) -> list[Done]:
+    """Each commit behind a copy that looks ahead is left out with it."""
+    found: list[Done] = []
+    for done in loop:
+        before = ahead_of(found[-1].what) if found else None
+        is_commit = isinstance(done.what, Pass) and done.what.turn.kind == "commit"
+        found.append(Done(Pass(done.what.turn, before), done.span) if is_commit and before else done)  # pyright: ignore[reportAttributeAccessIssue]
+    return found
 
 
 def _odd(found: list[Done], expected: list[What], run: Run) -> Span:

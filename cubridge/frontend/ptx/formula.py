@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from cubridge.frontend.ptx.values import Node, Value
+from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import NAMED_CONSTANTS, Attr, Binary, Call, Expr, FloatLit, Name, Unary
+from cubridge.ir.printer import print_expr
 from cubridge.ir.source import Span
 from cubridge.ir.walk import rewrite
 
 _BINARY: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
+_ORDERS: Final = ("<", "<=", ">", ">=")
 _CALLS: Final = {
     "max": "maximum", "min": "minimum", "exp2": "exp2", "log2": "log2", "sqrt": "sqrt", "tanh_approx": "tanh_approx", "abs": "abs",
     "where": "where",
@@ -85,9 +88,23 @@ class Formulas:
     def _compared(self, node: Node) -> Expr:
         left, right = node.args
         if isinstance(left, Poly) and isinstance(right, Poly):
-            self.holes.append(Hole(str(node.data), left - right, node.span))
-            return Name(f"#{len(self.holes) - 1}", span=node.span)
+            return self._hole(Hole(str(node.data), left - right, node.span))
         return Binary(str(node.data), self.expr(left), self.expr(right), span=node.span)
+
+    def _hole(self, hole: Hole) -> Expr:
+        """A comparison with a minimum or maximum is two comparisons."""
+        for monomial, factor in hole.difference.terms:
+            match monomial:
+                case (Call("minimum" | "maximum" as fn, (left, right)),) if factor in (1, -1) and hole.op in _ORDERS:
+                    rest = hole.difference.without(monomial)
+                    sides = [self._hole(Hole(hole.op, rest + poly(x) * factor, hole.span)) for x in (left, right)]
+                    is_least = (fn == "minimum") == (factor == 1)
+                    any_is_enough = is_least == (hole.op in ("<", "<="))
+                    return Binary("|" if any_is_enough else "&", *sides, span=hole.span)
+                case _:
+                    pass
+        self.holes.append(hole)
+        return Name(f"#{len(self.holes) - 1}", span=hole.span)
 
 
 def refuse(node: Node) -> NoReturn:
@@ -135,3 +152,18 @@ def leaves(node: Value, ops: Sequence[str]) -> list[Value]:
 
 def filled(formula: Formula, holes: Mapping[str, Expr]) -> Expr:
     return rewrite(formula.expr, lambda n: holes.get(n.id, n) if isinstance(n, Name) else n)  # pyright: ignore[reportReturnType]
+
+
+def ordered(expr: Expr) -> Expr:
+    """With the operands of what commutes in one order: compilers do not keep to one."""
+    return rewrite(expr, _ordered)  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+def _ordered(node: object) -> object:
+    match node:
+        case Binary("+" | "*" | "&" | "|" | "==" | "!=" as op, left, right):
+            return Binary(op, *sorted((left, right), key=print_expr))
+        case Call("maximum" | "minimum" as fn, args):
+            return Call(fn, tuple(sorted(args, key=print_expr)))
+        case _:
+            return node

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from cubridge.frontend.ptx.layout import Coordinates
 from cubridge.frontend.ptx.loops import count_formula
+from cubridge.frontend.ptx.rounding import Rounding, rounded_down
 from cubridge.frontend.ptx.run import Run
-from cubridge.ir.algebra.normal import poly, to_expr
+from cubridge.ir.algebra.normal import floor_div, poly, to_expr
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Attr, Expr, Name
+from cubridge.ir.nodes import Attr, Binary, Expr, IntLit, Name
 from cubridge.ir.source import Span
 from cubridge.ir.walk import map_children
 
@@ -29,6 +30,7 @@ class Geometry:
     count: Poly
     forward: bool
     spans: dict[str, Span]
+    rounding: Rounding
 
     def key_row(self, t: int) -> Poly:
         return self.first_key + (self.key_rows * t if self.forward else -self.key_rows * t)
@@ -47,9 +49,11 @@ def read_geometry(runs: Sequence[Run]) -> Geometry:
     work = run.coordinates("q", tile.row)
     of_keys = run.coordinates("k", first.row)
     step = keys[1][1].tile.row - first.row if len(keys) > 1 else first.rows
+    count, rounding = rounded_down(count_formula(run.slices, run.loop), run.loop.span)
+    begin = rounding.down(of_keys.row)
     geometry = Geometry(
-        tile.rows, first.rows, work, of_keys.h, of_keys.row, count_formula(run.slices, run.loop), step > 0,
-        {"work": queries[0][1].span, "keys": keys[0][1].span, "loop": run.loop.span},
+        tile.rows, first.rows, work, of_keys.h, begin, count, step > 0,
+        {"work": queries[0][1].span, "keys": keys[0][1].span, "loop": run.loop.span}, rounding,
     )  # fmt: skip
     _same_places(run, geometry, of_keys)
     for each in runs:
@@ -132,13 +136,30 @@ class _Solver:
 
     def poly(self, value: Poly) -> Poly:
         found = Poly(())
-        for monomial, coefficient in value.terms:
+        for monomial, coefficient in self._gathered(value).terms:
             others = tuple(self.expr(a) for a in monomial if a != self.atom)
             if monomial.count(self.atom) == 1 and coefficient % self.unit == 0:
                 found = found + Poly(((others, coefficient // self.unit),)) * self.by
+            elif monomial == (self.atom,) and coefficient > 0 and self.unit % coefficient == 0:
+                found = found + floor_div(self.by, Poly.constant(self.unit // coefficient))
             else:
                 found = found + Poly(((tuple(map(self.expr, monomial)), coefficient),))
         return found
+
+    def _gathered(self, value: Poly) -> Poly:
+        """A part of the unit goes into a division that makes it whole: 2 * x + y // 16 is (32 * x + y) // 16."""
+        part = value.coefficient((self.atom,))
+        if part <= 0 or self.unit % part or part == self.unit:
+            return value
+        for monomial, factor in value.terms:
+            match monomial:
+                case (Binary("//", inner, IntLit(size)),) if factor == 1 and size * part == self.unit:
+                    whole = to_expr(poly(inner) + Poly.atom(self.atom) * self.unit)
+                    rest = value.without(monomial).without((self.atom,))
+                    return rest + Poly.atom(Binary("//", whole, IntLit(size)))
+                case _:
+                    pass
+        return value
 
     def expr(self, atom: Expr) -> Expr:
         """The parts of an atom that is made of others."""

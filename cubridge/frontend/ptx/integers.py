@@ -90,7 +90,20 @@ def _multiplied(a: Poly, factor: int, unit: int) -> Poly:
 
 
 def _shift_right_unsigned(a: Poly, b: Poly) -> Poly | None:
+    """Of a sign, 0 or all ones, it keeps the highest bits: what is added before a division that rounds towards zero."""
+    count, width = b.as_int(), sign_width(a)
+    if count is not None and width is not None and 0 < count < width:
+        return floor_mod(a, Poly.constant(1 << width - count))
     return _shift_right(a, b) if not_negative(a) else None
+
+
+def sign_width(a: Poly) -> int | None:
+    """Of how many bits a number is the sign, or None."""
+    match a.terms:
+        case (((Binary("//", _, IntLit(unit)),), 1),) if unit in (1 << 31, 1 << 63):
+            return unit.bit_length()
+        case _:
+            return None
 
 
 def _and(a: Poly, b: Poly) -> Poly | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from cubridge.frontend.ptx.fold import Body, CopyTile, Done, Multiply, Pass, StoreRows, fold, slots_of
+from cubridge.frontend.ptx.fold import Body, CopyTile, Done, Multiply, Pass, StoreRows, ahead_of, fold, slots_of
 from cubridge.frontend.ptx.geometry import Geometry, over_tile, read_geometry
-from cubridge.frontend.ptx.regions import Rows, read_rows
+from cubridge.frontend.ptx.regions import regions_of
+from cubridge.frontend.ptx.rows import Rows, read_rows
 from cubridge.frontend.ptx.run import Run
 from cubridge.ir.algebra.normal import to_expr
 from cubridge.ir.algebra.poly import Poly
@@ -65,7 +67,8 @@ def read_kernel(runs: Sequence[Run], contract: ForeignContract) -> Kernel:
     body = fold(run, geometry)
     for other in ordered[1:]:
         _same_body(body, fold(other, geometry), other)
-    return _Writer(contract, run, geometry, read_rows(run, geometry), body).kernel()
+        _same_code(run, other)
+    return _Writer(contract, run, geometry, read_rows(ordered, geometry), body).kernel()
 
 
 def _same_body(body: Body, other: Body, run: Run) -> None:
@@ -79,13 +82,22 @@ def _same_body(body: Body, other: Body, run: Run) -> None:
             )
 
 
+def _same_code(run: Run, other: Run) -> None:
+    """The text that treats a key tile here treats it there, with a mask or without."""
+    for t, (mine, theirs) in enumerate(zip(run.code_of_tiles(), other.code_of_tiles(), strict=False)):
+        if mine != theirs:
+            message = f"at {other.shape} key tile {t} is treated by other code than at {run.shape}"
+            raise CuError(Diagnostic("CU853", message, other.trace.code[theirs].span))
+
+
 def _looks_past(done: Done, run: Run) -> bool:
-    return isinstance(done.what, CopyTile) and (done.what.ahead or 0) >= run.loop.count
+    return (ahead_of(done.what) or 0) >= run.loop.count
 
 
 class _Writer:
     def __init__(self, contract: ForeignContract, run: Run, geometry: Geometry, rows: Rows, body: Body) -> None:
         self.contract, self.run, self.geometry, self.rows, self.body = contract, run, geometry, rows, body
+        self.regions = regions_of(geometry, rows)
         self.slots = {name: slots_of(run, name) for name in "qkv"}
         self.warps = contract.threads // WARP
 
@@ -100,7 +112,7 @@ class _Writer:
         }  # fmt: skip
         fields = {"m": Row(DType.F32), "l": Partial(DType.F32), "o_scale": Row(DType.F32)}
         return Kernel(
-            name=self.contract.entry.partition("<")[0].strip(),
+            name=self.contract.entry.partition("<")[0].rpartition(":")[2].strip(),
             arch=self.contract.arch,
             threads=Name("NUM_THREADS"),
             team="block",
@@ -110,7 +122,7 @@ class _Writer:
             shared=tuple(self._shared()),
             tile_state=(),
             row_state=tuple(Field(n, kind) for n, kind in fields.items()),
-            regions=self.rows.regions,
+            regions=self.regions,
             schedule=self._schedule(),
             body=tuple(self._body()),
             span=self.run.loop.span,
@@ -121,7 +133,7 @@ class _Writer:
     def _params(self) -> Iterator[Field]:
         for tensor in self.contract.tensors:
             yield Field(tensor.name, self._global(tensor))
-        used = {n.name for r in self.rows.regions for n in _params_of(r)}
+        used = {n.name for r in self.regions for n in _params_of(r)}
         for parameter in self.contract.values:
             if parameter.kind is ParameterKind.FLOAT and parameter.last in used:
                 yield Field(parameter.last, _scalar(parameter), fixed=False, span=parameter.span)
@@ -185,21 +197,20 @@ class _Writer:
         span = self.run.loop.span
         yield Assign(Name("n"), Call("key_tile", (_KEYS, _T)), span=span)
         yield RegisterTile("s", DType.F32, Name("BLOCK_Q"), Name("BLOCK_KV"), span=span)
-        yield RegisterTile("probs", _CASTS[self.rows.cast], Name("BLOCK_Q"), Name("BLOCK_KV"), span=span)
-        for done in self.body.loop:
-            yield from self._statements(done)
+        yield RegisterTile("probs", _CASTS[self.rows.step.cast], Name("BLOCK_Q"), Name("BLOCK_KV"), span=span)
+        yield from _joined(statement for done in self.body.loop for statement in self._statements(done))
 
     def _statements(self, done: Done) -> Iterator[Stmt]:
         match done.what:
             case CopyTile(_, ahead) as what:
-                copy = self._copy(what, done.span, _T)
-                yield If(Binary("<", _plus(_T, ahead), _COUNT), (copy,), span=done.span) if ahead else copy
-            case Pass(turn):
-                yield {
+                yield from _if_there_is(ahead, self._copy(what, done.span, _T))
+            case Pass(turn, ahead):
+                passed = {
                     "commit": CpAsyncCommit(span=done.span),
                     "wait_group": CpAsyncWait(IntLit(turn.count), span=done.span),
                     "block_sync": BlockSync(span=done.span),
-                }[turn.kind]
+                }
+                yield from _if_there_is(ahead, passed[turn.kind])
             case Multiply("k"):
                 yield from self._scores(done.span)
             case Multiply():
@@ -238,6 +249,26 @@ class _Writer:
         yield Cast(probs, Name("s"), span=span)
         yield RegionCall("row_rescale", (o, _ROW, _TILE), span=span)
         yield Gemm(o, probs, self._slot("v", _T), False, True, False, span=span)
+
+
+def _if_there_is(ahead: int | None, statement: Stmt) -> Iterator[Stmt]:
+    """Such a step further on."""
+    span = statement.span
+    yield If(Binary("<", _plus(_T, ahead), _COUNT), (statement,), span=span) if ahead else statement
+
+
+def _joined(statements: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Neighbours under one condition are under one `if`."""
+    last: Stmt | None = None
+    for statement in statements:
+        if isinstance(last, If) and isinstance(statement, If) and last.condition == statement.condition:
+            last = replace(last, then=(*last.then, *statement.then))
+            continue
+        if last is not None:
+            yield last
+        last = statement
+    if last is not None:
+        yield last
 
 
 def _plus(t: Expr, ahead: int) -> Expr:

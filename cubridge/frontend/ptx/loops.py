@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,16 +15,18 @@ from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import NEGATED
 from cubridge.ir.source import Span
-from cubridge.ir.trace import Step, Trace
+from cubridge.ir.trace import Operation, Step, Trace
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLoop:
-    """`starts`: by warp, the step at which each iteration begins; `stops`: by warp, the one after the last."""
+    """`starts`: by warp, the step at which each iteration begins; `stops`: by warp, the one after the last. `before`: how many of
+    them stand in the text before the loop."""
 
     starts: tuple[tuple[int, ...], ...]
     stops: tuple[int, ...]
     span: Span
+    before: int = 0
 
     @property
     def count(self) -> int:
@@ -39,17 +42,21 @@ class KeyLoop:
             return self.count
         return sum(start <= step for start in self.starts[0]) - 1
 
+    def begins(self, number: int) -> tuple[int, ...]:
+        """By warp, the step at which an iteration begins, or what follows the last one."""
+        return self.stops if number == self.count else tuple(starts[number] for starts in self.starts)
+
 
 def find_loop(trace: Trace, inside: Sequence[int]) -> KeyLoop | None:
     """The outermost loop around steps `inside`, or None. Errors: CU853 where warps or lanes run it differently."""
     lines = {trace.steps[n].at for n in inside}
-    loops = {
+    loops = [
         (o.target, at)
         for at, o in enumerate(trace.code)
-        if 0 <= o.target <= at and any(o.target <= line <= at for line in lines)
-    }
-    taken = {s.at for s in trace.steps if s.taken}
-    loops = {(first, last) for first, last in loops if last in taken or any(n == first for n, _ in loops)}
+        if 0 <= o.target <= at
+        and any(o.target <= line <= at for line in lines)
+        and _is_entered_at(trace.code, o.target, at)
+    ]
     if not loops:
         return None
     header, last = min(first for first, _ in loops), max(end for _, end in loops)
@@ -61,9 +68,28 @@ def find_loop(trace: Trace, inside: Sequence[int]) -> KeyLoop | None:
             if step.at == header:
                 starts[step.warp].append(index)
     span = trace.code[last].span
+    if not starts[0] and len({len(s) for s in starts}) == 1:
+        return None
     if len({len(s) for s in starts}) != 1 or any(not _whole(trace, s) for s in starts):
         raise CuError(Diagnostic("CU853", "the loop over key tiles is not run alike by all warps", span))
     return KeyLoop(tuple(map(tuple, starts)), tuple(stops), span)
+
+
+def _is_entered_at(code: Sequence[Operation], header: int, latch: int) -> bool:
+    """Does a way from the start to the branch back at `latch` pass `header`, so that they are a loop."""
+    before: dict[int, list[int]] = defaultdict(list)
+    for at, operation in enumerate(code):
+        if operation.target >= 0:
+            before[operation.target].append(at)
+        if operation.guard is not None or (operation.target < 0 and operation.name not in ("exit", "ret")):
+            before[at + 1].append(at)
+    seen, waiting = {header, latch}, [latch]
+    while waiting:
+        at = waiting.pop()
+        new = [n for n in before[at] if n not in seen] if at != header else []
+        seen.update(new)
+        waiting += new
+    return header == 0 or 0 not in seen
 
 
 def _whole(trace: Trace, starts: list[int]) -> bool:
@@ -94,13 +120,14 @@ def count_formula(slices: Slices, loop: KeyLoop) -> Poly:
     if step <= 0 or op not in ("<", "!=") or (op == "!=" and step != 1):
         raise CuError(Diagnostic("CU853", "the condition of the loop over key tiles has no count", span))
     runs = floor_div(-first + (step - 1), Poly.constant(step))
-    return runs + (1 if len(differences) == loop.count else 0)
+    in_loop = loop.count - loop.before
+    return runs + loop.before + (1 if len(differences) == in_loop else 0)
 
 
 def _exits(slices: Slices, loop: KeyLoop) -> tuple[int, list[tuple[str, Poly]]]:
     """The branch that leaves, and under which condition it goes on each time: an operator and what is compared with 0."""
     trace = slices.reach.trace
-    steps = [n for n in range(loop.starts[0][0], loop.stops[0]) if trace.steps[n].warp == 0]
+    steps = [n for n in range(loop.starts[0][loop.before], loop.stops[0]) if trace.steps[n].warp == 0]
     last = next(
         n for n in reversed(steps) if trace.code[trace.steps[n].at].target >= 0 and trace.code[trace.steps[n].at].guard
     )

@@ -31,12 +31,39 @@ class Placed:
     j: Poly
 
 
-def score_and_mask(samples: Sequence[Placed]) -> tuple[Expr, Expr | None]:
-    """The score over `s`, and the mask, None where there is none. Errors: CU854 where samples differ."""
-    forms = {s.formula.expr for s in samples}
-    if len(forms) != 1:
-        spans = [s.formula.expr.span for s in samples]
-        raise CuError(Diagnostic("CU854", "scores of one kernel have several formulas", spans[0]))
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """`score` over `s`; `mask`, None where there is none. `steps`: how many of the first key tiles it is asked in; None: in all."""
+
+    score: Expr
+    mask: Expr | None
+    steps: int | None
+
+
+def score_and_mask(samples: Sequence[tuple[int, Placed]]) -> Masked:
+    """Of scores with the step of their key tile. Errors: CU854 where they differ otherwise than that later tiles have no mask."""
+    forms = {placed.formula.expr: placed for _, placed in samples}
+    masked = [placed for _, placed in samples if placed.formula.holes]
+    steps = {t for t, placed in samples if placed.formula.holes}
+    if len(forms) == 1:
+        return Masked(*_read([placed for _, placed in samples]), None)
+    others = [placed for _, placed in samples if not placed.formula.holes]
+    if len(forms) != 2 or len({p.formula.expr for p in others}) != 1:
+        raise _several(samples)
+    score, mask = _read(masked)
+    if mask is None or others[0].formula.expr != score:
+        raise _several(samples)
+    if any(t < max(steps) for t, placed in samples if not placed.formula.holes):
+        message = "scores are hidden in some key tiles alone, and not in the first ones"
+        raise CuError(Diagnostic("CU854", message, mask.span))
+    return Masked(score, mask, max(steps) + 1)
+
+
+def _several(samples: Sequence[tuple[int, Placed]]) -> CuError:
+    return CuError(Diagnostic("CU854", "scores of one kernel have several formulas", samples[0][1].formula.expr.span))
+
+
+def _read(samples: Sequence[Placed]) -> tuple[Expr, Expr | None]:
     first = samples[0].formula
     holes = {f"#{n}": _fitted([(s.formula.holes[n], s) for s in samples]) for n in range(len(first.holes))}
     match filled(first, holes):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cubridge.frontend.ptx.events import Events, read_events
+from cubridge.frontend.ptx.given import Given, address_name
 from cubridge.frontend.ptx.layout import Coordinates, Layout
-from cubridge.frontend.ptx.loops import KeyLoop, find_loop
+from cubridge.frontend.ptx.loops import KeyLoop
+from cubridge.frontend.ptx.peeled import Walk, whole_loops
 from cubridge.frontend.ptx.reach import Reach, is_shared, lanes_of
-from cubridge.frontend.ptx.slices import Given, Slices, address_name
+from cubridge.frontend.ptx.slices import Slices
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.block_events import Act
 from cubridge.ir.diagnostics import CuError, Diagnostic
@@ -20,7 +23,7 @@ from cubridge.ir.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`loop`: over key tiles; None where the block visits too few to show one."""
+    """`loop`: all iterations over key tiles."""
 
     shape: Shape
     trace: Trace
@@ -29,22 +32,6 @@ class Run:
     events: Events
     loop: KeyLoop
 
-    @staticmethod
-    def of(trace: Trace, contract: ForeignContract, shape: Shape, given: Given) -> Run:
-        """Errors: CU850 to CU853."""
-        slices = Slices(Reach(trace), given)
-        layout = Layout.of(contract, shape, trace.windows)
-        events = read_events(slices, layout)
-        values = [
-            at.step
-            for at in events.order
-            if isinstance(at.act, Act) and at.act.kind == "read" and at.act.tile.tensor == "v"
-        ]
-        loop = find_loop(trace, values)
-        if loop is None:
-            raise CuError(Diagnostic("CU853", "the run has no loop in which values are read", trace.code[0].span))
-        return Run(shape, trace, slices, layout, events, loop)
-
     def acts(self, kind: str, tensor: str) -> list[tuple[int, Act]]:
         """Acts of one kind on a tensor, each with the iteration that it falls into."""
         return [
@@ -52,6 +39,11 @@ class Run:
             for at in self.events.order
             if isinstance(at.act, Act) and at.act.kind.startswith(kind) and at.act.tile.tensor == tensor
         ]
+
+    def code_of_tiles(self) -> list[int]:
+        """By key tile, the first instruction that reads its values."""
+        reads = [at for at in self.events.order if isinstance(at.act, Act) and at.act.kind == "read"]
+        return [self.trace.steps[at.step].at for at in reads if isinstance(at.act, Act) and at.act.tile.tensor == "v"]
 
     def coordinates(self, tensor: str, row: int, first: int = 0) -> Coordinates:
         """Of a row of a tensor, from an address that the run moves from or to, at step `first` or behind it."""
@@ -72,3 +64,29 @@ class Run:
         raise CuError(
             Diagnostic("CU853", f"no address shows where row {row} of `{tensor}` lies", self.trace.code[0].span)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A run of which it is not yet known where its iterations begin: that shows a longer one."""
+
+    shape: Shape
+    slices: Slices
+    layout: Layout
+    walk: Walk
+
+    @staticmethod
+    def of(trace: Trace, contract: ForeignContract, shape: Shape, given: Given) -> Followed:
+        """Errors: CU850 to CU853."""
+        slices = Slices(Reach(trace), given)
+        layout = Layout.of(contract, shape, trace.windows)
+        return Followed(shape, slices, layout, Walk.of(trace, read_events(slices, layout)))
+
+
+def runs_of(followed: Sequence[Followed]) -> list[Run]:
+    """Errors: CU853."""
+    loops = whole_loops([f.walk for f in followed])
+    return [
+        Run(f.shape, f.walk.trace, f.slices, f.layout, f.walk.events, loop)
+        for f, loop in zip(followed, loops, strict=True)
+    ]

@@ -4,14 +4,15 @@ A window of steps is sliced at a time, such as one key tile: floats that a loop 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from cubridge.frontend.ptx.floats import apply_rule, as_float, is_float
+from cubridge.frontend.ptx.given import Given, address_name
 from cubridge.frontend.ptx.integers import integer_rule
-from cubridge.frontend.ptx.reach import Reach, RegisterKey, Written, is_shared, moves_of, offset_of
-from cubridge.frontend.ptx.values import ZERO, Element, Node, Value
+from cubridge.frontend.ptx.reach import Reach, Written, is_shared, moves_of, offset_of
+from cubridge.frontend.ptx.values import Element, Node, Value
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
@@ -27,41 +28,17 @@ _MOVES: Final = ("mov.f32", "mov.b32", "mov.u32")
 
 
 @dataclass(frozen=True, slots=True)
-class Param:
-    """What lies among the parameters, in so many bytes."""
-
-    value: Value
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a launch gives: `params` by their offsets, between which all `bytes` are zero; `sizes` in numbers. An address is the
-    atom of its tensor."""
-
-    params: Mapping[int, Param]
-    sizes: Mapping[str, int]
-    bytes: int
-
-    def read(self, offset: int, size: int) -> Value | None:
-        """What lies there; None for a part of a parameter, or of two."""
-        found = self.params.get(offset)
-        if found is not None and found.bytes == size:
-            return found.value
-        is_apart = all(at + p.bytes <= offset or offset + size <= at for at, p in self.params.items())
-        return ZERO if is_apart and offset >= 0 and offset + size <= self.bytes else None
-
-
-@dataclass(frozen=True, slots=True)
 class Boundary:
-    """What a loop carries past a step: values that were made in `steps` and are of these registers, by the step, result and lane
-    that made them."""
+    """Steps between which floats were made that slices end at, by warp: from the beginning of a loop to one of its iterations."""
 
-    steps: range
-    carried: Mapping[Key, RegisterKey]
+    since: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+
+    def holds(self, step: int, warp: int) -> bool:
+        return warp < len(self.ends) and self.since[warp] <= step < self.ends[warp]
 
 
-NO_BOUNDARY: Final = Boundary(range(0), {})
+NO_BOUNDARY: Final = Boundary()
 
 
 @dataclass(slots=True)
@@ -72,7 +49,9 @@ class Slices:
     given: Given
     boundary: Boundary = NO_BOUNDARY
     known: dict[Key, Value] = field(default_factory=dict[Key, Value])
-    states: dict[tuple[int, int, RegisterKey], Node] = field(default_factory=dict[tuple[int, int, RegisterKey], Node])
+    states: dict[Key, Node] = field(default_factory=dict[Key, Node])
+    """What slices end at, by what made it."""
+    of_launch: dict[Key, bool] = field(default_factory=dict[Key, bool])
     joins: dict[Key, Node | None] = field(default_factory=dict[Key, "Node | None"])
     numbers: dict[Expr, int] = field(default_factory=dict[Expr, int])
 
@@ -88,19 +67,27 @@ class Slices:
         operation = self.reach.trace.code[at.at]
         return self._value(self._operand(step, at, operation, operation.sources[number], lane))
 
+    def made(self, root: Key) -> Value:
+        """What a result of a step is."""
+        return self._state(root) if self._ends_at(root) else self._value(root)
+
     def root(self, step: int, register: Register, lane: int, warp: int) -> Key | None:
         """What made the value that a lane of a register holds before a step, moves aside."""
-        found = self._source_at(step, register, lane, warp, NOWHERE)
-        while isinstance(found, tuple):
-            at = self.reach.trace.steps[found[0]]
-            operation = self.reach.trace.code[at.at]
-            if operation.name not in _MOVES or not isinstance(operation.sources[0], Register):
-                return found
-            inner = self._source_at(found[0], operation.sources[0], lane, warp, operation.span)
-            if not isinstance(inner, tuple):
-                return found
-            found = inner
-        return None
+        made = self.reach.register(warp, register.key, lane, step)
+        return None if made is None else self._root((made, self.reach.result_index(made, register), lane))
+
+    def _root(self, key: Key) -> Key:
+        """Through moves, to what they moved."""
+        while True:
+            step = self.reach.trace.steps[key[0]]
+            operation = self.reach.trace.code[step.at]
+            source = operation.sources[0] if operation.sources else None
+            if operation.name not in _MOVES or not isinstance(source, Register):
+                return key
+            made = self.reach.register(step.warp, source.key, key[2], key[0])
+            if made is None:
+                return key
+            key = (made, self.reach.result_index(made, source), key[2])
 
     def granule(self, written: Written | None, span: Span) -> Value:
         """What two bytes of shared memory hold."""
@@ -184,8 +171,8 @@ class Slices:
         if made is None:
             return Node("opaque", data="a register that nothing has written", span=span)
         key = (made, self.reach.result_index(made, register), lane)
-        if made in self.boundary.steps and key in self.boundary.carried:
-            return self._state(warp, lane, self.boundary.carried[key], span)
+        if self.boundary.holds(made, warp) and self._ends_at(root := self._root(key)):
+            return self._state(root)
         left_out = self.reach.was_left_out(warp, register.key, lane, made, index)
         if left_out is not None and is_float(self.reach.trace.code[self.reach.trace.steps[made].at].name):
             return Node("left out", span=self.reach.trace.code[left_out].span)
@@ -225,11 +212,40 @@ class Slices:
             return None
         return self.reach.last(warp, branch, key[2], key[0])
 
-    def _state(self, warp: int, lane: int, register: RegisterKey, span: Span) -> Node:
-        key = (warp, lane, register)
-        if key not in self.states:
-            self.states[key] = Node("state", data=register, span=span)
-        return self.states[key]
+    def _ends_at(self, root: Key) -> bool:
+        """Is it a float that a loop carries, and no number of the launch."""
+        step = self.reach.trace.steps[root[0]]
+        name = self.reach.trace.code[step.at].name
+        return (
+            self.boundary.holds(root[0], step.warp)
+            and (is_float(name) or name.startswith("shfl"))
+            and not self.is_of_launch(root)
+        )
+
+    def is_of_launch(self, key: Key) -> bool:
+        """Is it made of parameters and numbers alone."""
+        if key not in self.of_launch:
+            step = self.reach.trace.steps[key[0]]
+            operation = self.reach.trace.code[step.at]
+            head = operation.name.split(".")[0]
+            self.of_launch[key] = ".param" in operation.name or (
+                head not in ("ld", "ldmatrix", "mma", "shfl")
+                and all(self.is_of_launch(k) for k in self._made_by(key, step, operation))
+            )
+        return self.of_launch[key]
+
+    def _made_by(self, key: Key, step: Step, operation: Operation) -> Iterator[Key]:
+        for source in operation.sources:
+            if isinstance(source, Register):
+                made = self.reach.register(step.warp, source.key, key[2], key[0])
+                if made is not None:
+                    yield made, self.reach.result_index(made, source), key[2]
+
+    def _state(self, root: Key) -> Node:
+        if root not in self.states:
+            span = self.reach.trace.code[self.reach.trace.steps[root[0]].at].span
+            self.states[root] = Node("state", data=root, span=span)
+        return self.states[root]
 
     def _special(self, name: str, thread: int) -> Poly:
         trace = self.reach.trace
@@ -342,11 +358,18 @@ class Slices:
         values = [self._value(s) for s in sides]
         if not all(isinstance(v, Poly) for v in values):
             return [*sides, self._operand(index, step, operation, operation.sources[2], lane)]
-        result = step.results[0]
-        assert not isinstance(result, int)
-        had = int(result[lane])
-        width = (operation.results[0] or Register(0, 4)).bytes
-        return [next((v for v in values if self._is(v, had, width)), values[0])]
+        return sides[:1] if self._held(index, step, operation.sources[2], lane) else sides[1:]
+
+    def _held(self, index: int, step: Step, condition: Scalar | Address, lane: int) -> bool:
+        """Was a condition true in the run."""
+        if isinstance(condition, Number):
+            return bool(condition.bits)
+        assert isinstance(condition, Register)
+        made = self.reach.register(step.warp, condition.key, lane, index)
+        assert made is not None
+        truth = self.reach.trace.steps[made].results[self.reach.result_index(made, condition)]
+        assert isinstance(truth, int)
+        return bool(truth >> lane & 1) != condition.negated
 
     # ---- meaning ----
 
@@ -407,11 +430,6 @@ def _are_numbers(args: tuple[Value, ...]) -> bool:
     return bool(args) and all(isinstance(a, Poly) and a.as_int() is not None for a in args)
 
 
-def address_name(tensor: str) -> str:
-    """The atom that stands for where a tensor begins."""
-    return f"@{tensor}"
-
-
 def signed(bits: int, width: int) -> int:
     top = 1 << 8 * width - 1
     return (bits & 2 * top - 1 ^ top) - top
@@ -424,8 +442,8 @@ def _sum_of_products(args: tuple[Value, ...], span: Span) -> Node:
 
 
 def _packed(args: tuple[Value, ...], span: Span) -> Value:
+    """Values of two bytes each, or what two or four of them were put together to."""
     if len(args) == 1:
         return args[0]
-    if len(args) == 2:
-        return Node("pack", args, span=span)
-    return Node("opaque", args, "a load of eight bytes", span=span)
+    halves = tuple(a.args[n % len(a.args)] if isinstance(a, Node) and a.op == "pack" else a for n, a in enumerate(args))
+    return Node("pack", halves, span=span)

@@ -14,8 +14,9 @@ from cubridge.ir.source import NOWHERE, Span
 class Node:
     """`op` of `args`; equal only to itself: what is computed twice is two nodes.
 
-    Leaves: "number" (`data` a float), "param" (its name), "element" (an Element), "state" (a Register's key: what a loop carries),
-    "opaque" (the instruction that has no meaning here). "compare" has its operator as data; "cast" its element type."""
+    Leaves: "number" (`data` a float), "param" (its name), "element" (an Element), "state" (the step, result and lane that made what
+    a loop carries), "opaque" (the instruction that has no meaning here). "compare" has its operator as data; "cast" its element
+    type."""
 
     op: str
     args: tuple[Value, ...] = ()
@@ -74,6 +75,6 @@ def contains(value: Value, op: str) -> bool:
     return any(node.op == op for node in nodes_of(value))
 
 
-def states_of(value: Value) -> list[tuple[bool, int]]:
-    """The registers of all that a loop carries into a value, each once."""
+def states_of(value: Value) -> list[tuple[int, int, int]]:
+    """What made all that a loop carries into a value, each once."""
     return list(dict.fromkeys(node.data for node in nodes_of(value) if node.op == "state"))  # pyright: ignore[reportReturnType]

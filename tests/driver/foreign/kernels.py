@@ -16,6 +16,9 @@ def lifted(name: str) -> ForeignLift:
     return lift_foreign(FOLDER / f"{name}.cu", FOLDER / f"{name}.toml")
 
 
+SHAPES: Final = {"peeled": "1,1,1,32,96"}
+
+
 def changed(name: str, old: str, new: str, folder: Path) -> Path:
     """The kernel with one edit, and a contract for one shape beside it."""
     text, contract = ((FOLDER / f"{name}{suffix}").read_text() for suffix in (".cu", ".toml"))
@@ -23,5 +26,7 @@ def changed(name: str, old: str, new: str, folder: Path) -> Path:
     path = folder / f"{name}.cu"
     path.write_text(text.replace(old, new))
     head, _, rest = contract.partition("shapes = ")
-    path.with_suffix(".toml").write_text(head + 'shapes = ["1,1,1,64,53"]' + rest[rest.index("\n") :])
+    path.with_suffix(".toml").write_text(
+        head + f'shapes = ["{SHAPES.get(name, "1,1,1,64,53")}"]' + rest[rest.index("\n") :]
+    )
     return path

@@ -10,7 +10,7 @@ from cubridge.driver.foreign.judge import check_events, check_values
 from cubridge.driver.foreign.launch import ForeignLaunch, launch_of, outputs_of
 from cubridge.driver.foreign.lift import follow
 from cubridge.frontend.ptx.contract import read_foreign_contract
-from cubridge.frontend.ptx.run import Run
+from cubridge.frontend.ptx.run import Followed
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.foreign import ForeignContract
 from cubridge.ir.nodes import Kernel
@@ -19,7 +19,7 @@ from cubridge.ir.source import SourceFile
 from cubridge.judge.well_formed import find_faults
 from tests.driver.foreign.kernels import FOLDER
 
-Ran = tuple[ForeignContract, ForeignLaunch, Run, dict[str, torch.Tensor]]
+Ran = tuple[ForeignContract, ForeignLaunch, Followed, dict[str, torch.Tensor]]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def ran() -> Ran:
     built = build(SourceFile.read(FOLDER / "pipelined.cu"), contract, FOLDER)
     launch = launch_of(built, contract, contract.shapes[0])
     followed = follow(built, contract, launch)
-    return contract, launch, followed.runs[0], outputs_of(contract, launch.shape, followed.outputs)
+    return contract, launch, followed.followed[0], outputs_of(contract, launch.shape, followed.outputs)
 
 
 def kernel(old: str = "", new: str = "") -> Kernel:

@@ -17,7 +17,7 @@ from tests.support.command import fails
 from tests.support.readings import reading
 
 
-@pytest.mark.parametrize("name", ["plain", "pipelined"])
+@pytest.mark.parametrize("name", ["plain", "pipelined", "peeled"])
 def test_a_kernel_as_cuir(name: str, request: pytest.FixtureRequest) -> None:
     """Events and values of the CuIR are those of all runs, or it would not be here."""
     path, found = FOLDER / f"{name}.cuir", to_text(lifted(name).kernel)
@@ -92,6 +92,24 @@ WRONG = (
     Wrong(
         "values_of_the_first_head", "pipelined", "    v += head_kv * len_kv * WIDTH;\n", "", "CU853", "vs.data[",
         "where values lie is of another tile",
+    ),
+    Wrong(
+        "a_mask_that_is_not_in_the_first_tile", "peeled", "if (j >= min(keys", "if (step > 0 && j >= min(keys", "CU854",
+        "if (step > 0 && j >=", "in some key tiles alone, and not in the first ones",
+    ),
+    Wrong(
+        "a_first_tile_that_begins_with_one", "peeled", "sum[r] = 0.f;", "sum[r] = 1.f;", "CU854", "sum[r] += x;",
+        "adds up other weights than its share",
+    ),
+    Wrong(
+        "a_first_tile_of_other_weights", "peeled", "x = exp2f(x * scale_log2 -", "x = exp2f(x * (FIRST ? 2.f : 1.f) * scale_log2 -",
+        "CU854", "x = exp2f(", "computed in several ways",
+    ),
+    Wrong(
+        "a_copy_of_the_same_tile_in_the_loop", "peeled",
+        "vs, v + tile * T::KEYS * params.of_keys.row, params.of_keys.row, T::KEYS);\n        close_group();\n        scores",
+        "vs, v, params.of_keys.row, T::KEYS);\n        close_group();\n        scores", "CU853",
+        "address(from)", "a tile of values, by its keys",
     ),
     Wrong(
         "a_wait_of_another_kind", "pipelined", 'cp.async.wait_group %0;" ::"n"(N)', 'cp.async.wait_all;" ::', "CU851",

@@ -44,6 +44,24 @@ def test_a_kernel_with_a_structure_runs() -> None:
     assert given.read(88, 8) == Poly(()) and given.read(128, 4) is None
 
 
+def test_a_contract_over_another(tmp_path: Path) -> None:
+    """It has the keys of both, its own first; what is wrong is told at the line of the file that says it."""
+    for name, text in (
+        ("one", 'base = "two.toml"\nthreads = 32'),
+        ("two", f'base = "{FOLDER}/peeled.toml"\nshared_bytes = 1'),
+    ):
+        end = '[parameters.params]\nright = "int 3"\n' if name == "one" else ""
+        (tmp_path / f"{name}.toml").write_text(f'version = 1\nkind = "foreign"\n{text}\n{end}')
+    said, base = read_foreign_contract(tmp_path / "one.toml"), contract()
+    assert (said.threads, said.shared_bytes, said.entry, said.shapes) == (32, 1, base.entry, base.shapes)
+    changed = {p.name for p, q in zip(said.values, base.values, strict=True) if p != q}
+    assert changed == {"params.right"} and said.place("entry").file.name == str(FOLDER / "peeled.toml")
+    (tmp_path / "two.toml").write_text('version = 1\nkind = "foreign"\nbase = "one.toml"\n')
+    with pytest.raises(CuError) as caught:
+        read_foreign_contract(tmp_path / "two.toml")
+    assert caught.value.diagnostics[0].code == "CU451" and "its own base" in caught.value.diagnostics[0].message
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "says"),
     [

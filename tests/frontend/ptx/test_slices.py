@@ -7,8 +7,9 @@ import torch
 
 from cubridge.backend.ptx.tracing import trace
 from cubridge.frontend.ptx.formula import Formulas
+from cubridge.frontend.ptx.given import Given, Param
 from cubridge.frontend.ptx.reach import Reach
-from cubridge.frontend.ptx.slices import Given, Param, Slices
+from cubridge.frontend.ptx.slices import Slices
 from cubridge.frontend.ptx.values import Element, Node, Value
 from cubridge.ir.algebra.normal import to_expr
 from cubridge.ir.algebra.poly import Poly
@@ -23,7 +24,7 @@ G(const float* x, float* y) {
     __shared__ float s[32];
     const int t = threadIdx.x, row = blockIdx.x * 8 + t / 4;
     const float a = x[t];
-    y += blockIdx.x * 128;
+    y += blockIdx.x * 160;
     s[t] = a + 1.f;
     __syncwarp();
     y[t] = s[31 - t] * __shfl_xor_sync(~0u, a, 1);
@@ -31,13 +32,14 @@ G(const float* x, float* y) {
     if (a > 2.f) b = 1.f / a;
     y[32 + t] = b;
     y[64 + t] = row < 5 ? a : -1.f;
+    y[128 + t] = (blockIdx.x > 3 ? 7 : (int)blockIdx.x * 7) < row ? a : -1.f;
     y[96 + t] = __int_as_float((int)((blockIdx.x + 3) * 0x60000000u) >> 8);
 }
 """
 
 
 def slices(values: torch.Tensor) -> Slices:
-    launch = launch_of(TEXT, Launch((values, torch.empty(256)), threads=32, blocks=2))
+    launch = launch_of(TEXT, Launch((values, torch.empty(320)), threads=32, blocks=2))
     found, _ = trace(machine(TEXT), launch, 1, 5.0)
     return Slices(
         Reach(found), Given({0: Param(Poly.atom(Name("@t0")), 8), 8: Param(Poly.atom(Name("@t1")), 8)}, {}, 16)
@@ -49,7 +51,7 @@ def stored(found: Slices, at: int, lane: int) -> Value:
     base = found.reach.trace.windows[1].base
     for index, step in enumerate(found.reach.trace.steps):
         is_store = found.reach.trace.code[step.at].name.startswith("st.global")
-        if is_store and int(step.addresses[0][lane]) == base + 4 * (128 + at + lane):
+        if is_store and int(step.addresses[0][lane]) == base + 4 * (160 + at + lane):
             return found.source(index, 1, lane)
     raise AssertionError(at)
 
@@ -92,6 +94,11 @@ def test_what_a_branch_left_out_has_no_formula() -> None:
 def test_integers_over_the_block() -> None:
     """Lane 9 has row 2 of its block."""
     assert shown(stored(slices(LARGE), 64, 9)) == "where(#0, x9, -1.0) [8 * block_x + 2 5]"
+
+
+def test_a_choice_between_integers_is_the_one_that_was_made() -> None:
+    """In this block both are 7."""
+    assert "7 * block_x" in shown(stored(slices(LARGE), 128, 9))
 
 
 def test_an_integer_that_wraps_is_noticed() -> None:

@@ -73,7 +73,7 @@ __device__ __forceinline__ void fetch(__nv_bfloat16* to, const __nv_bfloat16* fr
 template <class T>
 struct Rows {
     float most[2], sum[2];
-    template <bool FIRST>
+    template <bool FIRST, bool MASKED>
     __device__ __forceinline__ void add(float (&s)[T::KEYS / 8][4], float (&o)[T::DIM / 8][4], float scale_log2) {
         #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -84,7 +84,7 @@ struct Rows {
             larger = fmaxf(larger, __shfl_xor_sync(~0u, larger, 2));
             larger = fmaxf(larger, __shfl_xor_sync(~0u, larger, 1));
             most[r] = larger;
-            const float base = larger == -INFINITY ? 0.f : larger;
+            const float base = MASKED && larger == -INFINITY ? 0.f : larger;
             if (!FIRST) {
                 const float shrink = exp2f((before - base) * scale_log2);
                 sum[r] *= shrink;
@@ -193,9 +193,9 @@ __global__ void __launch_bounds__(T::WARPS * 32) peeled(const __grid_constant__ 
             close_group();
         }
         if (step == 0) {
-            state.template add<true>(s, o, params.scale_log2);
+            state.template add<true, true>(s, o, params.scale_log2);
         } else {
-            state.template add<false>(s, o, params.scale_log2);
+            state.template add<false, true>(s, o, params.scale_log2);
         }
         add_values<T>(o, s, vs);
         if (tile <= 0) {
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(T::WARPS * 32) peeled(const __grid_constant__ 
             fetch<T::KEYS, T::DIM, false>(ks, k + (tile - 1) * T::KEYS * params.of_keys.row, params.of_keys.row, T::KEYS);
             close_group();
         }
-        state.template add<false>(s, o, params.scale_log2);
+        state.template add<false, false>(s, o, params.scale_log2);
         add_values<T>(o, s, vs);
     }
 
