@@ -10,6 +10,8 @@ from typing import Any
 
 from cubridge.backend.text.lower import Patched
 from cubridge.driver.adapted import Adapted
+from cubridge.driver.backward import check_backward
+from cubridge.driver.backward_folder import open_backward
 from cubridge.driver.check import check_adapted
 from cubridge.driver.kernels import ChosenKernel, choose_kernel
 from cubridge.driver.lift import lift_kernel
@@ -143,8 +145,11 @@ def _said(
 
 
 def recheck(folder: Path) -> Report:
-    """Check the files of a folder again; a text that a user or a model wrote in a child process. Errors: as `open_folder`."""
+    """Check the files of a folder again, those of its backward pass too; a text that a user or a model wrote in a child process.
+    Errors: as `open_folder` and `open_backward`."""
     adapted = open_folder(folder)
+    lowered = open_backward(folder, adapted)
     by_rules = adapted.lowered_by == RULES
     with ThreadPoolExecutor(2) as pool, one_thread():
-        return adapted.report(check_adapted(adapted, pool, tools_of(adapted.kernel, by_rules)))
+        report = adapted.report(check_adapted(adapted, pool, tools_of(adapted.kernel, by_rules)))
+    return report if lowered is None else replace(report, backward=check_backward(adapted, lowered).report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ import cubridge
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adaptation import Adaptation
+from cubridge.driver.backward import NAMES, Backward, Lowered, lower_backward
+from cubridge.driver.backward_folder import open_backward
 from cubridge.driver.compiled import compile_adapted
 from cubridge.driver.folder import open_folder
+from cubridge.driver.report import BackwardReport, Changed
 from cubridge.ir.diagnostics import CuError
-from cubridge.judge.findings import Findings, MutantResult, Verdict
+from cubridge.judge.findings import CaseResult, Findings, MutantResult, Verdict
 
 TEXT = """\
 import torch
@@ -28,12 +32,24 @@ def attention(q, k, v):
 """
 
 
-def write(reference: object, folder: Path) -> Path:
-    """What `cuirc adapt` writes, of a kernel that no check has run."""
-    adapted, mutants = adapt_unchecked(reference, "sm80"), (MutantResult("mask dropped", "value engine"),)
+def write(reference: object, folder: Path, grad: bool = False) -> Path:
+    """What `cuirc adapt` writes, of kernels that no check has run."""
+    adapted = adapt_unchecked(reference, "sm90a" if grad else "sm80")
+    mutants = (MutantResult("mask dropped", "value engine"),)
+    report, backward = adapted.report(Findings((), mutants, (), Verdict.INTERPRETED, ())), None
+    if grad:
+        backward = unchecked_backward(lower_backward(adapted))
+        report = replace(report, backward=backward.report)
     folder.mkdir()
-    Adaptation(adapted, adapted.report(Findings((), mutants, (), Verdict.INTERPRETED, ())), {}).write(folder)
+    Adaptation(adapted, report, {}, backward).write(folder)
     return folder
+
+
+def unchecked_backward(lowered: Lowered) -> Backward:
+    case = CaseResult("value engine", "1,1,1,1,1,64", "random", 0.5, True, "")
+    patched = zip(NAMES, lowered.patched, strict=True)
+    changed = {name: Changed(p.regions_changed, p.lines_added, p.lines_removed) for name, p in patched}
+    return Backward(lowered, BackwardReport("", changed, (case,), (MutantResult("delta missing", "value engine"),), ()))
 
 
 @pytest.fixture
@@ -47,7 +63,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     emulator = PtxDevice(ONE_SCHEDULE)
     monkeypatch.setattr(
-        "cubridge.driver.load.compile_for", lambda adapted, _: compile_adapted(adapted, lambda _: emulator, check=False)
+        "cubridge.driver.load.compile_for",
+        lambda adapted, _, backward: compile_adapted(adapted, lambda _: emulator, backward=backward, check=False),
     )
 
 
@@ -68,6 +85,30 @@ def test_a_folder_is_loaded_wherever_it_lies(folder: Path, monkeypatch: pytest.M
     Path("causal.py").unlink()
     monkeypatch.chdir("/")
     torch.testing.assert_close(cubridge.load(folder, "emulator")(*qkv()), right, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_a_folder_with_a_backward_pass_trains(folder: Path) -> None:
+    out = write("causal.py", folder.parent / "trained", grad=True)
+    opened = open_folder(out)
+    lowered = open_backward(out, opened)
+    assert lowered is not None and open_backward(folder, open_folder(folder)) is None
+    files = unchecked_backward(lowered).files()
+    assert {name: (out / name).read_bytes() for name in files} == files
+    inputs = [x.requires_grad_() for x in qkv()]
+    right = torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
+    found = cubridge.load(out, "emulator")(*inputs)
+    for one, other in zip(
+        *(torch.autograd.grad(x.float().square().sum(), inputs) for x in (found, right)), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=4e-2, atol=4e-2)
+    text = (out / "backward.cu").read_bytes()
+    (out / "backward.cu").write_bytes(text.replace(b"j <= ", b"j < ", 1))
+    assert text != (out / "backward.cu").read_bytes()
+    with pytest.raises(CuError, match=r"backward.cu does not say what backward.cuir says") as caught:
+        cubridge.load(out, "emulator")
+    assert caught.value.diagnostics[0].code == "CU843"
 
 
 def test_what_was_adapted_is_what_is_read(folder: Path) -> None:
