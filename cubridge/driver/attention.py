@@ -36,17 +36,19 @@ def attention(
     kernel: str = "auto",
     device: str = "auto",
     extra_inputs: Callable[..., object] | None = None,
+    grad: bool = False,
 ) -> Any:
     """A function or module that is called like `reference` and answered by a kernel, never by anything else: it is adapted
     and checked at the first call, and kept on disk for the next process.
 
     `kernel`: as for `adapt`; "auto" takes the one for the GPU of the tensors. `device`: "auto", the GPU of the tensors, or
-    "emulator". `extra_inputs`: as for `adapt`; without it, what a call gives besides q, k, v is its example.
+    "emulator". `extra_inputs`: as for `adapt`; without it, what a call gives besides q, k, v is its example. `grad`: with its
+    backward pass, so that calls may be trained through.
     Errors: CU472 for what is no attention; those of a call are in `AttentionFunction`."""
     if reference is None:
-        return functools.partial(attention, kernel=kernel, device=device, extra_inputs=extra_inputs)
+        return functools.partial(attention, kernel=kernel, device=device, extra_inputs=extra_inputs, grad=grad)
     _check_bound(reference)
-    made = AttentionFunction(reference, kernel, device, extra_inputs)
+    made = AttentionFunction(reference, kernel, device, extra_inputs, grad)
     return AttentionModule(made) if isinstance(made.reference, nn.Module) else made
 
 
@@ -69,11 +71,16 @@ class AttentionFunction:
     checking the kernel; those of the operator."""
 
     def __init__(
-        self, reference: Callable[..., Any], kernel: str, device: str, extra_inputs: Callable[..., object] | None
+        self,
+        reference: Callable[..., Any],
+        kernel: str,
+        device: str,
+        extra_inputs: Callable[..., object] | None,
+        grad: bool = False,
     ) -> None:
         read = Reference.of(reference, extra_inputs)  # pyright: ignore[reportArgumentType]
         self.reference = read.function
-        self.kernel, self.device, self.extra_inputs = kernel, device, extra_inputs
+        self.kernel, self.device, self.extra_inputs, self.grad = kernel, device, extra_inputs, grad
         parameters = read.signature().parameters.values()
         self._positional = tuple(p.name for p in parameters if p.kind in POSITIONAL)
         self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
@@ -113,7 +120,7 @@ class AttentionFunction:
                 yield forms[-1]
 
     def _adapted(self, inputs: Inputs, extras: Extras, shape: Shape | None) -> AttentionOperator:
-        place = place_of(self.device, self.kernel, inputs[0].device)
+        place = place_of(self.device, self.kernel, inputs[0].device, self.grad)
         given = self.extra_inputs if self.extra_inputs is not None or not extras else _examples(extras, _shape(inputs))
         reference = Reference.of(self.reference, given)  # pyright: ignore[reportArgumentType]
         with plainly():
@@ -147,7 +154,7 @@ class AttentionFunction:
         return (
             name
             if found is self
-            else (AttentionFunction, (self.reference, self.kernel, self.device, self.extra_inputs))
+            else (AttentionFunction, (self.reference, self.kernel, self.device, self.extra_inputs, self.grad))
         )
 
 

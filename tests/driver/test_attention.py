@@ -88,14 +88,32 @@ def test_another_process_reads_what_was_adapted(
     assert text() == text() == first and len(adapted) == 2
 
 
+@pytest.mark.slow
+def test_a_decorated_function_trains(adapted: list[str]) -> None:
+    """The second is read from the disk."""
+    for _ in range(2):
+        inputs = [x.requires_grad_() for x in qkv()]
+        run = cubridge.attention(full, device="emulator", grad=True)
+        found = torch.autograd.grad(run(*inputs).float().square().sum(), inputs)
+        wide = [x.detach().double().requires_grad_() for x in inputs]
+        for one, other in zip(found, torch.autograd.grad(full(*wide).square().sum(), wide), strict=True):
+            assert (one.double() - other).norm() < 1e-2 * other.norm()
+    assert adapted == ["full"]
+    with pytest.raises(CuError, match="no backward pass") as caught:
+        cubridge.attention(full, device="emulator", kernel="sm80", grad=True)(*qkv())
+    assert caught.value.diagnostics[0].code == "CU534"
+
+
 def test_the_key_is_what_is_asked_and_what_adapts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def key(reference: Callable[..., Tensor] = full, kernel: str = "sm80", dtype: str = "bf16") -> str:
-        return key_of(read_reference(reference, dtype=dtype), kernel, dtype)
+    def key(
+        reference: Callable[..., Tensor] = full, kernel: str = "sm80", dtype: str = "bf16", grad: bool = False
+    ) -> str:
+        return key_of(read_reference(reference, dtype=dtype), kernel, dtype, grad)
 
     assert key() == key(lambda q, k, v: attend(scores(q, k), v))
-    others = [key(lambda q, k, v: attend(scores(q, k) * 2, v)), key(kernel="sm90a"), key(dtype="fp16")]
+    others = [key(lambda q, k, v: attend(scores(q, k) * 2, v)), key(kernel="sm90a"), key(dtype="fp16"), key(grad=True)]
     monkeypatch.setattr("cubridge.driver.kept._versions", lambda: "another torch, or another file of the package")
-    assert len({key(), *others}) == 4 and key() == key()
+    assert len({key(), *others}) == 5 and key() == key()
 
 
 def full(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

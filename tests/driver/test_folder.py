@@ -13,13 +13,13 @@ import cubridge
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.adapt import adapt_unchecked
 from cubridge.driver.adaptation import Adaptation
-from cubridge.driver.backward import NAMES, Backward, Lowered, lower_backward
+from cubridge.driver.backward import lower_backward
 from cubridge.driver.backward_folder import open_backward
 from cubridge.driver.compiled import compile_adapted
 from cubridge.driver.folder import open_folder
-from cubridge.driver.report import BackwardReport, Changed
 from cubridge.ir.diagnostics import CuError
-from cubridge.judge.findings import CaseResult, Findings, MutantResult, Verdict
+from cubridge.judge.findings import Findings, MutantResult, Verdict
+from tests.support.unchecked import unchecked_backward
 
 TEXT = """\
 import torch
@@ -43,13 +43,6 @@ def write(reference: object, folder: Path, grad: bool = False) -> Path:
     folder.mkdir()
     Adaptation(adapted, report, {}, backward).write(folder)
     return folder
-
-
-def unchecked_backward(lowered: Lowered) -> Backward:
-    case = CaseResult("value engine", "1,1,1,1,1,64", "random", 0.5, True, "")
-    patched = zip(NAMES, lowered.patched, strict=True)
-    changed = {name: Changed(p.regions_changed, p.lines_added, p.lines_removed) for name, p in patched}
-    return Backward(lowered, BackwardReport("", changed, (case,), (MutantResult("delta missing", "value engine"),), ()))
 
 
 @pytest.fixture
