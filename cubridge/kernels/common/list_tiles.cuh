@@ -19,6 +19,11 @@ DEVICE int list_lane() { return threadIdx.x % 32; }
 DEVICE int list_warp() { return threadIdx.x / 32; }
 DEVICE int list_lanes_below(u32 lanes) { return __popc(lanes & ((1u << list_lane()) - 1)); }
 
+// The kernel's work tile, whatever it calls it.
+template <typename Function> struct TileOf;
+template <typename T> struct TileOf<void(T&, const Params&)> { typedef T Type; };
+typedef TileOf<decltype(tile_setup)>::Type ListTile;
+
 // ---- rows and keys: one of them, and bounds of some ----
 #define LIST_FIELD(of, type, name, value) type name;
 #define LIST_SPAN(of, type, name, value) SpanOf<type>::Type name;
@@ -30,7 +35,7 @@ DEVICE int list_lanes_below(u32 lanes) { return __popc(lanes & ((1u << list_lane
 #define LIST_SIDE(One, Some, one, some, at, DATA)                                                          \
     struct One { int at; DATA(LIST_FIELD, one) };                                                          \
     struct Some { IntSpan at; DATA(LIST_SPAN, some) };                                                     \
-    DEVICE One one##_of(int at, const WorkTile& tile, const Params& p) {                                   \
+    DEVICE One one##_of(int at, const ListTile& tile, const Params& p) {                                   \
         One one;                                                                                           \
         one.at = at;                                                                                       \
         DATA(LIST_LOAD, one)                                                                               \
@@ -43,10 +48,10 @@ DEVICE int list_lanes_below(u32 lanes) { return __popc(lanes & ((1u << list_lane
 LIST_SIDE(ListRow, ListRows, row, rows, i, LIST_ROW_DATA)
 LIST_SIDE(ListKey, ListKeys, key, keys, j, LIST_KEY_DATA)
 
-DEVICE bool visible(const ListRow& row, const ListKey& key, const WorkTile& tile, const Params& p) { return LIST_KEEP; }
-DEVICE Truth visible(const ListRows& row, const ListKeys& key, const WorkTile& tile, const Params& p) { return LIST_TRUTH; }
+DEVICE bool visible(const ListRow& row, const ListKey& key, const ListTile& tile, const Params& p) { return LIST_KEEP; }
+DEVICE Truth visible(const ListRows& row, const ListKeys& key, const ListTile& tile, const Params& p) { return LIST_TRUTH; }
 
-DEVICE ListRows bounds_of_rows(IntSpan i, const WorkTile& tile, const Params& p) {
+DEVICE ListRows bounds_of_rows(IntSpan i, const ListTile& tile, const Params& p) {
     ListRows rows = rows_of(row_of(imin(i.lo + list_lane(), i.hi), tile, p));
     for (int x = i.lo + list_lane() + 32; x <= i.hi; x += 32) take_in(rows, row_of(x, tile, p));
     take_in_warp(rows, i);
@@ -54,7 +59,7 @@ DEVICE ListRows bounds_of_rows(IntSpan i, const WorkTile& tile, const Params& p)
 }
 
 // ---- what rows see of a key tile, together: by one warp, the same in all lanes ----
-DEVICE Seen seen_by_elements(IntSpan i, const ListKey (&held)[LIST_HELD], bool filled, const WorkTile& tile, const Params& p) {
+DEVICE Seen seen_by_elements(IntSpan i, const ListKey (&held)[LIST_HELD], bool filled, const ListTile& tile, const Params& p) {
     const int rows = i.hi - i.lo + 1;
     bool some = false, every = filled;
     for (int x = 0; x < rows; ++x) {
@@ -73,7 +78,7 @@ DEVICE Seen seen_by_elements(IntSpan i, const ListKey (&held)[LIST_HELD], bool f
     }
     return some ? WHOLE : NONE;
 }
-DEVICE Seen seen_of(int n, const ListRows& rows, const WorkTile& tile, const Params& p) {
+DEVICE Seen seen_of(int n, const ListRows& rows, const ListTile& tile, const Params& p) {
     const int first = n * LIST_KEYS, end = imin(first + LIST_KEYS, LIST_LEN_KV);
     const bool filled = end == first + LIST_KEYS;
     const IntSpan j(first, end - 1);
@@ -134,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(LIST_THREADS) list_tiles(const __gr
     const int per_head = (LIST_LEN_Q + LIST_ROWS - 1) / LIST_ROWS;
     const int heads = LIST_AXES == 2 ? LIST_HEADS_Q : 1;
     const int list = blockIdx.x, head = list / per_head, first = list % per_head * LIST_ROWS;
-    WorkTile tile;
+    ListTile tile;
     tile.b = head / heads;
     tile.h = head % heads;
     tile.hk = tile.h / (LIST_HEADS_Q / LIST_HEADS_KV);

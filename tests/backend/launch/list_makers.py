@@ -33,7 +33,8 @@ struct Params {{
     float bound;  // @host Hq + 0.5
     const short* tiles;  // @tiles [{axes}] {rows} x {keys} where {keep}
 }};
-struct WorkTile {{ int b, h, hk, q_start; }};
+struct Place {{ int b, h, hk, q_start; }};
+DEVICE void tile_setup(Place& tile, const Params& p) {{}}
 extern "C" __global__ void attention_forward(const __grid_constant__ Params p) {{}}
 """
 
