@@ -48,9 +48,9 @@ compat-%:
 	build/torch-$*/bin/python -m pip install -q -e ".[test]"
 	build/torch-$*/bin/python -m pytest $(COMPAT) -n 2 --dist worksteal
 
-# Playwright drives Debian's chromium, where that is.
+# Playwright drives Debian's chromium, where that is; a suite runs on a cluster of Ray on this machine.
 slow: $(READY)
-	$(BIN)/python -c "import playwright" 2>/dev/null || $(BIN)/python -m pip install -q playwright
+	$(BIN)/python -c "import playwright, ray" 2>/dev/null || $(BIN)/python -m pip install -q playwright ray
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
 # FlashAttention-2 on the emulator, unmodified; fetched into .foreign. FLASH_ATTENTION_3 may name a checkout of flash-attention.

@@ -176,8 +176,12 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suite", type=_path, metavar="SUITE.toml", help="methods, variants, lengths and samples")
     parser.add_argument("--json", action="store_true", help="print the results as JSON instead of the table")
     parser.add_argument("-o", "--output", type=_path, required=True, metavar="DIR", help="folder for state and results")
-    parser.add_argument(
+    spread = parser.add_mutually_exclusive_group()
+    spread.add_argument(
         "--jobs", type=_positive, default=1, metavar="N", help="trials at a time, in processes of their own"
+    )
+    spread.add_argument(
+        "--ray", metavar="ADDRESS", help="trials over the machines of a Ray cluster: auto, local, or as Ray names it"
     )
 
 

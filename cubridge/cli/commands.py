@@ -273,12 +273,14 @@ def doctor(_: Namespace) -> int:
 def evaluate(options: Namespace) -> int:
     """Run methods, variants, lengths and samples of a suite, and count what is accepted; goes on where it broke off."""
     folder = output_folder(options.output, ["results.json", "table.md"], ["state.jsonl"])
+    from cubridge.driver.suites.cluster import Cluster
     from cubridge.driver.suites.evaluate import evaluate as run_suite
     from cubridge.driver.suites.spread import spread_of
     from cubridge.driver.suites.suite import read_suite
 
+    spread = spread_of(options.jobs) if options.ray is None else Cluster(options.ray)
     with progress_bar(options) as bar:
-        results = run_suite(read_suite(options.suite), folder, bar, spread_of(options.jobs))
+        results = run_suite(read_suite(options.suite), folder, bar, spread)
     write_output(json.dumps(results.to_json(), indent=1) + "\n" if options.json else results.to_text(), None)
     return 0
 

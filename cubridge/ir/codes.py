@@ -166,6 +166,7 @@ CODES: Final[dict[str, str]] = {
     "CU723": "CuIR that a model may not write: padding or formulas without bound",
     "CU724": "a part of what a model wrote that is tested and not proved",
     "CU725": "what a model wrote that runs alone would judge",
+    "CU726": "no Ray cluster, or no Ray, to spread a suite over",
     # CU8 compile and launch
     "CU801": "not an architecture that this tool compiles for",
     "CU802": "the kernel is written for another architecture",

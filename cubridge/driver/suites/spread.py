@@ -31,7 +31,7 @@ def one_by_one(suite: Suite, trials: Sequence[Trial], folder: Path, progress: Pr
     """In this process, with one child process for all."""
     with Sandbox() as sandbox, one_thread():
         for done, trial in enumerate(trials):
-            progress(Step("evaluate", done, len(trials), _name(trial)))
+            progress(Step("evaluate", done, len(trials), name_of(trial)))
             yield run_trial(suite, trial, folder / trial.folder, sandbox)
 
 
@@ -45,11 +45,11 @@ def run_alone(suite: Suite, trial: Trial, folder: Path) -> Outcome:
         return run_trial(suite, trial, folder / trial.folder, sandbox)
 
 
-def _name(trial: Trial) -> str:
+def name_of(trial: Trial) -> str:
     return " ".join(str(part) for part in trial.key)
 
 
-def _given_up(trial: Trial) -> Outcome:
+def given_up(trial: Trial) -> Outcome:
     """It is run again when the run goes on."""
     return Outcome(*trial.key, False, "", f"{MOST_DEATHS} workers died", True, None, 0, 0, None)
 
@@ -79,7 +79,7 @@ class Processes:
             try:
                 futures = {threads.submit(run, trial): trial for trial in trials}
                 for done, future in enumerate(as_completed(futures), 1):
-                    progress(Step("evaluate", done, len(trials), _name(futures[future])))
+                    progress(Step("evaluate", done, len(trials), name_of(futures[future])))
                     yield future.result()
             finally:
                 threads.shutdown(cancel_futures=True)
@@ -99,4 +99,4 @@ class _Worker:
                 return self.pool.submit(run_alone, suite, trial, folder).result()
             except BrokenProcessPool:
                 self.pool = ProcessPoolExecutor(1, get_context("spawn"))
-        return _given_up(trial)
+        return given_up(trial)

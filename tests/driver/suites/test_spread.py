@@ -28,11 +28,13 @@ print((folder / "reply.md").read_text())
 """A program that kills the worker which asks it, some times; then it answers."""
 
 
-def suite_of(folder: Path, deaths: int) -> Suite:
+def suite_of(folder: Path, deaths: int, samples: int = 2) -> Suite:
     (folder / "reply.md").write_text(pipeline_reply("prefix_lm"))
     (folder / "kills.py").write_text(KILLS.format(deaths=deaths))
     proposers = {"rules": "rules", "model": f"command:{sys.executable} {folder / 'kills.py'}"}
-    methods = "".join(f'[[method]]\nname = "{n}"\nproposer = "{p}"\nsamples = 2\n' for n, p in proposers.items())
+    methods = "".join(
+        f'[[method]]\nname = "{n}"\nproposer = "{p}"\nsamples = {samples}\n' for n, p in proposers.items()
+    )
     variant = f'[[variant]]\nname = "prefix_lm"\nreference = "{EXAMPLES / "prefix_lm.py"}"\n'
     (folder / "suite.toml").write_text(f'level = "interpreted"\nlengths = [150]\nheads = [2, 1]\n{methods}{variant}')
     return read_suite(folder / "suite.toml")
