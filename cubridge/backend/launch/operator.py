@@ -86,7 +86,7 @@ class AttentionOperator:
                 return self._train(inputs, given, (*self.plan.free, *state))
         if must_be_dispatched(inputs):
             return self._operator(*inputs, *split_values(given, (*self.plan.free, *state)))
-        return as_result(self.run(inputs, given))
+        return as_result(self._calls(inputs, given))
 
     def _train(self, inputs: Inputs, given: Values, names: Sequence[str]) -> Any:
         """Errors: CU822 in a transform of `torch.func`, which an operator of `torch.library` with gradients does not take."""
