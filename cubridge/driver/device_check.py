@@ -58,7 +58,7 @@ class DeviceCheck:
         if dtype == "fp16" and dtype != self.adapted.dtype and has_constant_reference(traced.spec, self.adapted.target):
             message = "the kernel takes no row maximum, and its weights leave the range of fp16"
             raise Refused(Diagnostic("CU824", message, help='adapt the reference with dtype="fp16"'))
-        note = _Note(self.folder, content_key(kernel.key, traced.spec))
+        note = _Note(self.folder, content_key(kernel.key, launcher.text.contract, dtype, head_dim, traced.spec))
         if note.is_there():
             return
         checker = Checker(self.adapted.reference.attention, dtype, approximations(self.adapted.target))
@@ -86,7 +86,8 @@ class PassCheck:
     def _judge(self, launcher: BackwardLauncher, dtype: DType, head_dim: int) -> None:
         attention = self.adapted.reference.attention
         keys = [kernel.key for kernel in launcher.load(dtype, head_dim)]
-        note = _Note(self.folder, content_key(keys, attention.spec))
+        contracts = [each.text.contract for each in launcher.launchers]
+        note = _Note(self.folder, content_key(keys, contracts, _name(dtype), head_dim, attention.spec))
         if note.is_there():
             return
         approximated = approximations(self.lowered.targets.pairs)

@@ -17,6 +17,7 @@ from cubridge.driver.compiled import compile_adapted
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Shape
+from cubridge.ir.types import DType
 from cubridge.judge.plan import Case
 
 SHAPE = Shape(1, 4, 2, 70, 130, 64)
@@ -126,6 +127,21 @@ def test_a_kernel_is_judged_once_before_its_first_result(adapted: Adapted, tmp_p
         operator = compile_adapted(adapted, lambda _, device=device: device, cases=few, cache_dir=tmp_path)
         close(operator(*qkv(), slopes, 20.0), qkv(), slopes, 20.0)
     assert cases == [64] and len(list(tmp_path.glob("*.checked"))) == 1
+
+
+def test_forms_of_one_machine_code_are_judged_each(adapted: Adapted, tmp_path: Path) -> None:
+    """A contract that compiles fp16 as bf16."""
+
+    def one(spec, shape):
+        return [Case("random", Shape(1, 2, 1, 33, 65, shape.D))]
+
+    contract = replace(adapted.text.contract, dtypes=((DType.BF16, ()), (DType.F16, ())))
+    wrong = replace(adapted, text=replace(adapted.text, contract=contract))
+    device = PtxDevice(ONE_SCHEDULE)
+    operator = compile_adapted(wrong, lambda _: device, cases=one, cache_dir=tmp_path)
+    operator(*qkv(), torch.ones(4))
+    with pytest.raises(CuError, match="the compiled kernel is wrong"):
+        operator(*qkv(dtype=torch.float16), torch.ones(4))
 
 
 def test_an_element_type_in_which_the_reference_is_another_is_refused(tmp_path: Path) -> None:

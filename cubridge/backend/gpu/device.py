@@ -89,7 +89,7 @@ class Gpu:
         }
         self.makes_lists = True
         self._cache_dir = cache_dir
-        self._loaded: dict[str, GpuKernel] = {}
+        self._loaded: dict[tuple[str, Instantiation, int], GpuKernel] = {}
         self._counters: dict[tuple[int, int], Tensor] = {}
 
     def target(self, text: KernelText) -> Target:
@@ -105,9 +105,10 @@ class Gpu:
 
     def load_compiled(self, compiled: Compiled) -> GpuKernel:
         """Errors: CU820 without cuda-core, CU825 from the driver."""
-        if compiled.key not in self._loaded:
-            self._loaded[compiled.key] = self._load(compiled)
-        return self._loaded[compiled.key]
+        form = (compiled.key, compiled.instantiation, compiled.shared_bytes)  # of one text there may be several
+        if form not in self._loaded:
+            self._loaded[form] = self._load(compiled)
+        return self._loaded[form]
 
     @property
     def maps_can_be_kept(self) -> bool:
