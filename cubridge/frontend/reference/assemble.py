@@ -29,6 +29,7 @@ from cubridge.frontend.reference.record import Recording
 from cubridge.frontend.reference.remarks import warnings_of
 from cubridge.frontend.reference.requirements import Declared
 from cubridge.frontend.reference.sizes import SizeReader
+from cubridge.frontend.reference.table_lengths import length_conditions
 from cubridge.frontend.reference.ties import tie
 from cubridge.frontend.reference.values import Value
 from cubridge.ir.algebra.hosts import is_positive
@@ -68,6 +69,10 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
     table = CaptureTable(lifter, attention.computed, reference.span)
     writer = ExprWriter(table.subscript, reference.span)
     conditions += _divisors(reference, current, writer)
+    lengths = {s: c for s in current.subscripts if (c := length_conditions(s)) is not None}
+    conditions = _independent(
+        [*conditions, *((t, current.subscripts[s]) for s, terms in lengths.items() for t in terms)]
+    )
     rows = tuple(RowReduction(r.name, r.kind, writer.expr(r.over), writer.expr(r.body)) for r in normalizer.rows)
     spec = AttentionSpec(
         score=writer.expr(normalizer.score),
@@ -97,7 +102,7 @@ def assemble(reference: Reference, recording: Recording, current: Arena) -> Asse
         lifter,
         table,
         tuple(t for t, _ in conditions),
-        Declared.of(current, tuple(own_conditions), captured_numbers(table, normalizer)),
+        Declared.of(current, lengths, tuple(own_conditions), captured_numbers(table, normalizer)),
     )
 
 

@@ -66,8 +66,10 @@ def _sizes_named(message: str) -> frozenset[str]:
 
 
 def with_size(shape: Shape, n: int, names: frozenset[str]) -> Iterator[Shape]:
-    """`shape` with one size, or two that may have to be equal, changed to n."""
+    """`shape` with one size, or two that may have to be equal, changed to n, or to less than a table of n holds."""
     if names & {"Lq", "Lk"}:
+        if n > _LEAST_TABLE:
+            yield replace(shape, Lq=n - 2, Lk=n - 1)
         yield from (
             replace(shape, Lk=n),
             replace(shape, Lq=n),
@@ -87,6 +89,7 @@ def with_size(shape: Shape, n: int, names: frozenset[str]) -> Iterator[Shape]:
 
 
 _MOST_HEADS: Final = 64
+_LEAST_TABLE: Final = 8
 
 
 def attempts(shape: Shape | None, held: Iterable[int] = ()) -> Iterator[Shape]:

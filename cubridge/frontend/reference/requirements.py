@@ -4,7 +4,7 @@ integers of 32 bits."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,11 +46,18 @@ class Declared:
     limits: Mapping[tuple[Term, int], Span]
 
     @staticmethod
-    def of(arena: Arena, own_conditions: Iterable[tuple[Term, Span]], numbers: tuple[CapturedNumber, ...]) -> Declared:
-        """As it is now: what is made in the arena later is none of the reference."""
+    def of(
+        arena: Arena,
+        conditions: Container[tuple[Term, Term]],
+        own_conditions: Iterable[tuple[Term, Span]],
+        numbers: tuple[CapturedNumber, ...],
+    ) -> Declared:
+        """As it is now: what is made in the arena later is none of the reference. `conditions`: subscripts that preconditions keep
+        in range."""
         divisors = {t: span for t, span in arena.divisors.items() if not sizes_only(t)}  # those are preconditions
+        subscripts = {s: span for s, span in arena.subscripts.items() if s not in conditions}
         return Declared(
-            dict(arena.subscripts), own_conditions, numbers, dict(arena.flags), dict(arena.finite), dict(arena.absorbed),
+            subscripts, own_conditions, numbers, dict(arena.flags), dict(arena.finite), dict(arena.absorbed),
             dict(arena.positive), divisors, dict(arena.roots), dict(arena.bases),
             dict(arena.limits),
         )  # fmt: skip

@@ -15,6 +15,30 @@ DOCUMENTS = {"extra": lambda shape, device: {"doc": (torch.arange(max(shape.Lq, 
 SAME_DOCUMENT = "doc[b, j] == doc[b, i]"
 
 
+SHORT = torch.linspace(-1, 1, 99)
+SQUARE = torch.linspace(-1, 1, 64 * 64).view(64, 64)
+
+
+@accepts(score=f"{SCALE} + SHORT[j]", captures=("SHORT[99] state f32",), requires=("Lk <= 99",))
+def table_shorter_than_most_lengths(q, k, v):
+    return (plain_scores(q, k).float() + SHORT[torch.arange(k.shape[2])]).softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
+@accepts(
+    score=f"{SCALE} + SHORT[abs(i - j // 3)]", captures=("SHORT[99] state f32",), requires=("Lk <= 297", "Lq <= 99")
+)
+def table_of_distances(q, k, v):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    s = plain_scores(q, k).float() + SHORT[(j // 3 - i).abs()]
+    return s.softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
+@accepts(score=f"{SCALE} + SQUARE[i, j]", captures=("SQUARE[64, 64] state f32",), requires=("Lq <= 64", "Lk <= 64"))
+def square_that_is_cut(q, k, v):
+    s = plain_scores(q, k).float() + SQUARE[: q.shape[2], : k.shape[2]]
+    return s.softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
 @accepts(mask=SAME_DOCUMENT, **DOCUMENTS)
 def documents(q, k, v, doc):
     keep = doc[:, : q.shape[2], None] == doc[:, None, : k.shape[2]]

@@ -39,6 +39,7 @@ accepts(score=f"20 * tanh({SCALE} / 20)", mask="j <= i + h")(from_mods(capped, s
     score="s * 0.3 + SLOPES[h] * (j - i)",
     mask=f"({CAUSAL}) & (DOCUMENT[j] == DOCUMENT[i])",
     captures=("DOCUMENT[500] state i32", "SLOPES[15] state f32"),
+    requires=("Hq <= 15", "Lq <= 500", "Lk <= 500"),
 )
 def flex_compiled(q, k, v):
     mask = create_block_mask(and_masks(causal, same), None, None, q.shape[2], k.shape[2], device=q.device)
