@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cubridge.driver.transfer import transfer_unverified
 from cubridge.ir.algebra.interval import Interval
+from cubridge.ir.parser import parse
+from cubridge.ir.printer import to_text
+from cubridge.ir.source import SourceFile
 from cubridge.ir.spec import Capture
 from cubridge.judge.proof.part import PARTS, Part
 from cubridge.judge.proof.prove import prove, prove_part
@@ -84,6 +89,25 @@ RIGHT = {
 def test_right_in_other_words(name: str) -> None:
     case, old, new = RIGHT[name]
     assert unproved(prove(changed(case, (old, new)), spec(case))) == []
+
+
+MIXED = {
+    "where((s > 0) & (j < i), s, s * 0.5)": ("where(~(j < i) | ~(s > 0.0), s * 0.5, s)", "where((s > 0.0) & (j <= i), s, s * 0.5)"),
+    "where(s > j * 0.25, s, s * 0.5)": ("where(s - f32(j) * 0.25 > 0.0, s, s * 0.5)", "where(s >= f32(j) * 0.25, s, s * 0.5)"),
+    "where(s > j, s, s * 0.5)": ("where(s > f32(j + 1) - 1.0, s, s * 0.5)", "where(s > f32(j) + 0.00001, s, s * 0.5)"),
+}  # fmt: skip
+"""Scores by conditions of scores and indices, the same in other words, and wrong ones: long problems show the first of these."""
+
+
+@pytest.mark.parametrize("score", MIXED)
+def test_a_condition_of_scores_and_indices(score: str) -> None:
+    mixed = softmax_spec(score=score)
+    text = to_text(transfer_unverified(source(), mixed))
+    region = re.compile(r"(?<=def score\(s, kv_start, tile\):\n)    s = .*")
+    assert len(region.findall(text)) == 1
+    for said, is_proved in zip(MIXED[score], (True, False), strict=True):
+        kernel = parse(SourceFile("changed.cuir", region.sub(f"    s = {said}", text).encode()))
+        assert (unproved(prove(kernel, mixed)) == []) is is_proved
 
 
 def test_a_counter_of_tiles_is_refused_by_name() -> None:
