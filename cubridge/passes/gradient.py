@@ -35,6 +35,7 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_expr
+from cubridge.ir.series import without_series
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.types import DType
 from cubridge.ir.walk import free_names, map_children, rewrite, substitute, walk
@@ -73,7 +74,7 @@ def backward_targets(gradient: GradientSpec, forward: Kernel, rows: Kernel, pair
     """`rows`, `pairs` and `last` for full attention, with the regions of `gradient`; `forward` is the kernel that computes the
     attention. Errors: CU534 for a gradient that these kernels have no place for."""
     _check(gradient)
-    return Targets(rows, _Pairs(gradient, forward, pairs).target(), with_scale(last, gradient.dq_scale))
+    return Targets(rows, _Pairs(gradient, without_series(forward), pairs).target(), with_scale(last, gradient.dq_scale))
 
 
 def with_scale(kernel: Kernel, scale: Expr) -> Kernel:

@@ -30,6 +30,7 @@ from cubridge.passes.scale import ONE, Scale
 from cubridge.passes.score import FoldScale, RewriteScore
 from cubridge.passes.score_range import score_range
 from cubridge.passes.simplify import Simplify
+from cubridge.passes.small_weights import SmallWeights
 from cubridge.passes.terms import Algebra, Terms
 from cubridge.passes.truths import with_truths
 
@@ -51,6 +52,7 @@ def propose(spec: AttentionSpec, kernel: Kernel) -> Pipeline:
         RewriteNormalize(weight, spec.finalize, rows, spec.lse),
         *([ConstantReference()] if _is_bounded_softmax(spec) else []),
         Approximate(),
+        SmallWeights(),
         InferKvRange(),
         ListTiles(),
         RowBounds(),

@@ -18,6 +18,7 @@ from cubridge.passes.row_bounds import RowBounds
 from cubridge.passes.row_state import DropRowState
 from cubridge.passes.score import FoldScale, RewriteScore
 from cubridge.passes.simplify import Simplify
+from cubridge.passes.small_weights import SmallWeights
 
 PASSES: Final[dict[str, type[Pass]]] = {
     p.name: p
@@ -30,6 +31,7 @@ PASSES: Final[dict[str, type[Pass]]] = {
         ConstantReference,
         DropRowState,
         Approximate,
+        SmallWeights,
         PlaceCaptured,
         InferKvRange,
         ListTiles,

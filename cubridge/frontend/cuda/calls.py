@@ -258,7 +258,7 @@ class Calls(Expressions):
         return Scalar(Call("any_lane", (value.expr,), span=place), DType.BOOL)
 
     def _check_vote(self, axes: frozenset[Axis], place: Span) -> None:
-        if axes:
+        if axes - self.may_vote:
             raise refusal(
                 "a vote inside an element loop", place, DISSOLVE, "collect the rows in an array, then vote once"
             )

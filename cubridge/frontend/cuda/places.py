@@ -61,7 +61,7 @@ _AXIS_NAMES: Final = {Axis.ROW: "row", Axis.KEY: "column", Axis.OUT: "column"}
 
 class Places(ABC):
     """Finds what names, members and subscripts of one function stand for. `site`: the call in the kernel's own text that everything
-    read now stands for. `loops`: the element loops around the statement, by axis."""
+    read now stands for. `loops`: the element loops around the statement, by axis; `may_vote`: those whose elements may vote."""
 
     def __init__(self, context: Context, facts: Signs) -> None:
         self.context = context
@@ -69,6 +69,7 @@ class Places(ABC):
         self.names = Names()
         self.site: Span | None = None
         self.loops: tuple[Axis, ...] = ()
+        self.may_vote: frozenset[Axis] = frozenset()
         self.expanding: set[str] = set()
 
     @abstractmethod

@@ -79,6 +79,7 @@ class RegionLifter(Bodies):
         super().__init__(context, facts)
         self.result: Expr | None = None
         self.is_schedule = False
+        self.given: tuple[Axis, ...] = ()
 
     def is_alias(self, value: Scalar) -> bool:
         return super().is_alias(value) or (not self.is_schedule and has_anchor(value.expr))
@@ -126,17 +127,25 @@ class RegionLifter(Bodies):
 
     def branch(self, branch: IfElse, rest: Sequence[CStmt]) -> bool:
         place = self.place(branch.span)
-        condition = self.condition(branch.condition)
+        condition = self._decided(branch)
         if self.skips_rest(branch):
             vote = negate(condition, place)
             if _is_vote(vote.expr):
                 self.emit(If(vote.expr, self.collect(Block(tuple(rest)), self.exits), span=place))
                 return True
-        if _is_vote(condition.expr) and branch.orelse is None and not self.loops:
+        if _is_vote(condition.expr) and branch.orelse is None and self.loops == self.given:
             self.emit(If(condition.expr, self.collect(branch.then), span=place))
             return False
         self._select_branch(condition, branch)
         return False
+
+    def _decided(self, branch: IfElse) -> Scalar:
+        """The condition. In a function of one row those at hand vote, not all rows of the warp: what a vote skips is a no-op for
+        each that says no (CU225), so that the others do not matter."""
+        self.may_vote = frozenset(self.given) if self.loops == self.given else frozenset()
+        condition = self.condition(branch.condition)
+        self.may_vote = frozenset()
+        return condition
 
     def _select_branch(self, condition: Scalar, branch: IfElse) -> None:
         """`if (c) x = v;` as `x = where(c, v, x)`."""
@@ -281,6 +290,7 @@ def _bind_arguments(lifter: RegionLifter, function: FunctionText, names: Sequenc
         lifter.names.taken.add(name)
         if isinstance(value, LaneIndex):
             lifter.loops = (*lifter.loops, value.axis)
+            lifter.given = lifter.loops
 
 
 def _fragment_axes(context: Context, name: str) -> tuple[Axis, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 
 from cubridge.ir.nodes import Kernel, TileList
+from cubridge.ir.series import without_series
 from cubridge.ir.spec import AttentionSpec
 from cubridge.ir.tile_shape import head_dim
 from cubridge.ir.walk import free_names
@@ -52,7 +53,7 @@ class _Proof:
     """`done`: what was asked for already: a part may rest on others."""
 
     def __init__(self, kernel: Kernel, spec: AttentionSpec) -> None:
-        self.kernel, self.spec = kernel, spec = apart(kernel, spec)
+        self.kernel, self.spec = kernel, spec = apart(without_series(kernel), spec)
         self.done: dict[str, Part] = {}
         self.checks: dict[str, Callable[[], None]] = {
             "mask": lambda: self._key_proof().check_mask(),

@@ -54,7 +54,7 @@ def extra(shape, device):
 
 
 def traced(function):
-    return trace(Reference.of(function, extra), SHAPE)
+    return trace(Reference.of(function, extra), SHAPE)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
