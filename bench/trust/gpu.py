@@ -235,6 +235,21 @@ def check_stores(arch: str, dtype: str) -> None:
         assert torch.equal(lse, wanted_lse), "store_rows"
 
 
+def check_staged(arch: str, dtype: str) -> None:
+    """Rows past the end and everything outside the head stay as they are."""
+    import torch
+
+    torch.manual_seed(4)
+    batch, heads, length, row0 = 2, 3, 150, 64
+    half = _half(dtype)
+    x = torch.randn(BLOCK_Q, HEAD_DIM, device="cuda")
+    out = torch.full((batch, length + 7, heads, HEAD_DIM), 3.0, dtype=half, device="cuda").transpose(1, 2)
+    wanted = out.clone()
+    launch(arch, dtype, "staged", Args(q=out[:, :, :length], x=x, b=1, h=1, row0=row0).pack(arch))
+    wanted[1, 1, row0:length] = x[: length - row0].to(half)
+    assert torch.equal(out, wanted), "stage_tile, store_tile_async"
+
+
 def check_scalars(arch: str, dtype: str) -> None:
     import torch
 
@@ -352,6 +367,14 @@ TESTS: Final[Sequence[TrustTest]] = (
     TrustTest("columns", ("frag_row", "frag_col", "frag_col_f32"), BOTH, check_columns),
     TrustTest(
         "stores", ("OutputView", "RowView", "head_view", "row_view", "store_tile", "store_rows", "zero"), BOTH, check_stores
+    ),
+    TrustTest(
+        "staged",
+        (
+            "stage_tile", "store_tile_async", "fence.proxy.async", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group",
+            "bar.sync",
+        ),
+        ("sm90a",), check_staged,
     ),
     TrustTest(
         "scalars", ("imin", "imax", "iabs", "ceil_div", "floor_div", "floor_mod", "select"), ("sm80",), check_scalars

@@ -69,6 +69,23 @@ KERNEL(NUM_THREADS, 1) gemms(const __grid_constant__ Args a) {
     }
 }
 
+// Rows of head h of batch b of q = x as halves, through shared memory, a tile of 64 rows a consumer.
+KERNEL(NUM_THREADS, 1) staged(const __grid_constant__ Args a) {
+    SHARED_TILES(SharedTiles, smem);
+    if (warpgroup_index() == 0) return;
+    const int wg = consumer_index();
+    float o[ROWS][O_COLS];
+    read_tile(o, a.x);
+    stage_tile(smem.q[wg], o);
+    async_proxy_fence();
+    named_sync(1 + wg, WARPGROUP);
+    if (thread_index() % WARPGROUP == 0) {
+        store_tile_async(a.q, smem.q[wg], a.b, a.h, a.row0 + wg * 64);
+        bulk_commit();
+        bulk_wait_read<0>();
+    }
+}
+
 KERNEL(NUM_THREADS, 1) rows(const __grid_constant__ Args a) {
     if (warpgroup_index() != 0) rows_of(a);
 }

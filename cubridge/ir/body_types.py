@@ -141,6 +141,8 @@ class BodyScope:
                 return self.names[name]
             case Call("work_tile", args):
                 return self._call(expr, args, (INT,) * len(self.kernel.schedule.params), Handle.TILE)
+            case Call("tile_at", args):
+                return self._call(expr, args, (INT, INT, INT, INT), Handle.TILE)
             case Call(name, args) if name in WALKS:
                 return self._call(expr, args, (Handle.TILE,), Handle.KEYS)
             case Call("row_state", args):

@@ -468,8 +468,8 @@ class ReadShared(Op):
 
 @dataclass(frozen=True, slots=True)
 class WriteShared(Op):
-    """Shared tile `dst`, or rows of one, becomes register tile `src`, written by each thread for itself: wgmma and bulk copies see
-    it after an `async_proxy_fence` of each and a meeting."""
+    """Shared tile `dst`, or rows of one, becomes register tile `src`, cast to its type, written by each thread for itself: wgmma
+    and bulk copies see it after an `async_proxy_fence` of each and a meeting."""
 
     op: ClassVar[str] = "write_shared"
     effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("registers",), order=Order.MEMORY)
@@ -492,6 +492,19 @@ class ReduceAsync(Op):
     op: ClassVar[str] = "reduce_async"
     effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("bulk copies",), order=Order.MEMORY)
     dst: Expr
+    src: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAsync(Op):
+    """One thread starts storing shared tile `src` to rows [row, row + rows of src) of the view `dst` of a tensor map; rows past the
+    end are dropped. Joins its open bulk group, which reads `src` until its wait."""
+
+    op: ClassVar[str] = "store_async"
+    keywords: ClassVar[tuple[str, ...]] = ("row", "src")
+    effect: ClassVar[Effect] = Effect(writes=("dst",), needs=("bulk copies",), order=Order.MEMORY)
+    dst: Expr
+    row: Expr
     src: Expr
 
 
@@ -669,9 +682,9 @@ OPS: Final[dict[str, type[Op]]] = {
     c.op: c
     for c in (
         Zero, Cast, CopyAsync, Copy, Store, Load, DotRows, Clear, Scale, ReadShared, WriteShared, AsyncProxyFence, ReduceAsync,
-        BulkCommit, BulkWaitRead, CpAsyncCommit, CpAsyncWait, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait, BarrierInit,
-        BarrierInitFence, BarrierExpect, BarrierArrive, BarrierWait, NamedSync, NamedArrive, RingNext, RegistersRelease,
-        RegistersTake, FinishCounters,
+        StoreAsync, BulkCommit, BulkWaitRead, CpAsyncCommit, CpAsyncWait, BlockSync, WgmmaFence, WgmmaCommit, WgmmaWait,
+        BarrierInit, BarrierInitFence, BarrierExpect, BarrierArrive, BarrierWait, NamedSync, NamedArrive, RingNext,
+        RegistersRelease, RegistersTake, FinishCounters,
     )
 }  # fmt: skip
 

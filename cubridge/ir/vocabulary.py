@@ -40,6 +40,7 @@ ORCHESTRATION_CALLS: Final[dict[str, int]] = {
     "atomic_add": 3,  # (counters, index, amount): the value before
     "bytes": 1,  # of one slot of a shared tile
     "Ring": 1,
+    "tile_at": 4,  # (b, h, hk, q_start): the work tile of these coordinates, its state set up
     "row_state": 0,
     "score_state": 0,
     "rows": 3,  # of a shared tile, from the first on so many

@@ -9,8 +9,22 @@ from cubridge.ir.body_types import constant_int, constant_range
 from cubridge.ir.coordinates import of_thread
 from cubridge.ir.evaluate import known_int
 from cubridge.ir.hardware import WARPGROUP
-from cubridge.ir.nodes import Assign, Binary, Expr, For, If, Kernel, Loop, Name, RegisterTile, Stmt
-from cubridge.ir.walk import free_names, substitute, walk
+from cubridge.ir.nodes import (
+    Assign,
+    Attr,
+    Binary,
+    Call,
+    Expr,
+    For,
+    If,
+    IntLit,
+    Kernel,
+    Loop,
+    Name,
+    RegisterTile,
+    Stmt,
+)
+from cubridge.ir.walk import free_names, rewrite, substitute, walk
 
 Threads = frozenset[int]
 
@@ -34,6 +48,7 @@ class Workers:
         self.everyone: Threads = frozenset(range(self.count))
         self._constants = kernel.constant_values
         self._definitions = _single_definitions(kernel)
+        self._rings = {Attr(Name(ring), "slot"): range(size) for ring, size in ring_sizes(kernel).items()}
         self._values: dict[Expr, tuple[int | None, ...]] = {}
         self.placed = tuple(self._place(kernel.body, self.everyone, None, {}))
 
@@ -51,12 +66,13 @@ class Workers:
         return counts
 
     def slots(self, index: Expr, placed: Placed, thread: int, count: int) -> frozenset[int]:
-        """The slots, of `count`, that `index` may mean for a thread."""
-        for var, steps in placed.ranges.items():
-            if index == Name(var):
-                return frozenset(steps)
-        value = self.values(index)[thread]
-        return frozenset(range(count)) if value is None else frozenset({value})
+        """The slots, of `count`, that `index` may mean for a thread, at any step of counted loops and of rings."""
+        meant = [self._inlined(index)]
+        steps = {Name(var): known for var, known in placed.ranges.items()} | self._rings
+        for place in [p for p in steps if p in set(walk(meant[0]))]:
+            meant = [_with(expr, place, step) for expr in meant for step in steps[place]]
+        values = {self._value(expr, thread) for expr in meant}
+        return frozenset(v for v in values if v is not None) if None not in values else frozenset(range(count))
 
     def _evaluate(self, expr: Expr) -> tuple[int | None, ...]:
         expr = self._inlined(expr)
@@ -116,6 +132,22 @@ def _single_definitions(kernel: Kernel) -> dict[str, Expr]:
             case _:
                 pass
     return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0] is not None}
+
+
+def ring_sizes(kernel: Kernel) -> dict[str, int]:
+    """The slots that each ring goes through; rings of one name that differ are left out."""
+    sizes: dict[str, set[Expr]] = {}
+    for stmt in (n for s in kernel.body for n in walk(s)):
+        match stmt:
+            case Assign(Name(name), Call("Ring", (size,))):
+                sizes.setdefault(name, set()).add(size)
+            case _:
+                pass
+    return {name: constant_int(kernel, *found) for name, found in sizes.items() if len(found) == 1}
+
+
+def _with(expr: Expr, place: Expr, step: int) -> Expr:
+    return rewrite(expr, lambda node: IntLit(step) if node == place else node)
 
 
 def takes_several(kernel: Kernel) -> bool:

@@ -35,6 +35,7 @@ from cubridge.ir.nodes import (
     SharedValue,
     Stmt,
     Store,
+    StoreAsync,
     WriteShared,
     Zero,
 )
@@ -333,7 +334,8 @@ def _scale(stmt: Scale, scope: BodyScope) -> None:
 def _through_shared(stmt: ReadShared | WriteShared, scope: BodyScope) -> None:
     inside, outside = (stmt.src, stmt.dst) if isinstance(stmt, ReadShared) else (stmt.dst, stmt.src)
     slot, tile = _slot(inside, scope), _registers(outside, scope)
-    if (slot.dtype, slot.rows, slot.cols) != (tile.dtype, tile.rows, tile.cols):
+    rounds = isinstance(stmt, WriteShared) and tile.dtype is DType.F32 and slot.dtype.is_float
+    if (slot.rows, slot.cols) != (tile.rows, tile.cols) or (slot.dtype is not tile.dtype and not rounds):
         fail("CU209", f"{slot} and {tile} are not of one type and shape", outside)
 
 
@@ -341,6 +343,12 @@ def _reduce(stmt: ReduceAsync, scope: BodyScope) -> None:
     dst, src = _view(stmt.dst, scope), _slot(stmt.src, scope)
     if dst.vector or dst.mapped or dst.dtype is not DType.F32 or src.dtype is not DType.F32:
         fail("CU209", f"f32 tiles are added to f32 views: {src} to {dst}", stmt.src)
+
+
+def _store_async(stmt: StoreAsync, scope: BodyScope) -> None:
+    dst, src = _view(stmt.dst, scope), _slot(stmt.src, scope)
+    if not dst.mapped or dst.vector or dst.dtype is not src.dtype:
+        fail("CU209", f"a shared tile is stored to a tensor map of its type: {src} to {dst}", stmt.src)
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------
@@ -394,5 +402,6 @@ TILE_RULES: Final[Mapping[type[Op], Callable[..., None]]] = {
     ReadShared: _through_shared,
     WriteShared: _through_shared,
     ReduceAsync: _reduce,
+    StoreAsync: _store_async,
 }
 """Operations on tiles, whose operands must fit each other."""

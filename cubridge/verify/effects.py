@@ -133,7 +133,7 @@ def _of(
                 order |= Order.MEMORY
             case Call("atomic_add", (counters, *_)):
                 written.add(_base(counters))
-            case Call("work_tile"):
+            case Call("work_tile" | "tile_at"):
                 read.add("work in turn")
                 written.add("work in turn")
             case _:

@@ -22,6 +22,7 @@ from cubridge.ir.nodes import (
     RegisterTile,
     Stmt,
     Store,
+    WriteShared,
     Zero,
 )
 from cubridge.ir.walk import walk
@@ -74,7 +75,7 @@ class _Pipeline(Flow[Fact]):
                 return self._region(stmt, facts)
             case Cast(Name(dst), Name(src)):
                 return self._cast(stmt, dst, src, facts)
-            case Store(src=Name(src)):
+            case Store(src=Name(src)) | WriteShared(src=Name(src)):
                 if src in self.outputs:
                     self.need(facts, Fact("final", src), stmt, "stored before `row_finalize`")
                 self.need(facts, Fact("defined", src), stmt, "stored, and nothing wrote it", "CU208")

@@ -34,6 +34,7 @@ from cubridge.ir.nodes import (
 from cubridge.ir.operands import shared_name, slot_index
 from cubridge.ir.printer import print_expr
 from cubridge.ir.walk import free_names, rewrite, walk
+from cubridge.ir.workers import ring_sizes
 from cubridge.verify.flow import Facts, Flow
 
 
@@ -54,10 +55,12 @@ def _mentions(expr: Expr, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Rings:
-    """Which barriers the copies into a shared object signal."""
+    """Which barriers the copies into a shared object signal. `values`: shared scalars. `alternating`: rings of several slots that
+    take a step at most once a work tile, so that no tile uses the slot of the one before it."""
 
     signals: Mapping[str, frozenset[str]]
     values: frozenset[str]
+    alternating: frozenset[str]
 
     @staticmethod
     def of(kernel: Kernel) -> _Rings:
@@ -66,16 +69,23 @@ class _Rings:
             if isinstance(node, CopyAsync) and node.signal is not None:
                 name = shared_name(node.dst)
                 signals[name] = signals.get(name, frozenset()) | {shared_name(node.signal)}
-        return _Rings(signals, frozenset(f.name for f in kernel.shared if isinstance(f.type, SharedValue)))
+        values = frozenset(f.name for f in kernel.shared if isinstance(f.type, SharedValue))
+        by_step = {
+            n.ring for loop in walk(kernel) if isinstance(loop, For) for n in walk(loop) if isinstance(n, RingNext)
+        }
+        several = (ring for ring, size in ring_sizes(kernel).items() if size > 1 and Name(ring) not in by_step)
+        return _Rings(signals, values, frozenset(several))
 
 
 @dataclass(frozen=True, slots=True)
 class _Waited:
-    """A wait on `barrier[slot]` in a phase; `phase` is None once a name stands for the slot, which no ring step ends."""
+    """A wait on `barrier[slot]` in a phase; `phase` is None once a name stands for the slot, which no ring step ends. `written`:
+    the scalars that were written since, each of which the wait lets be written once."""
 
     barrier: str
     slot: Expr
     phase: Expr | None
+    written: frozenset[str] = frozenset()
 
     def ended_by(self, name: str) -> bool:
         return _mentions(self.slot, name) or (self.phase is not None and _mentions(self.phase, name))
@@ -91,6 +101,7 @@ class _Waits(Flow[_Waited]):
         self.rings = rings
         self.filled: dict[str, set[str]] = {}  # shared object -> barriers that its writers wait on
         self.read: dict[str, set[str]] = {}  # shared object -> barriers that its readers wait on
+        self.meanings: dict[str, Expr] = {}  # local -> its last value
 
     def handed_by(self) -> dict[str, frozenset[str]]:
         """Barrier -> the barriers that answer a wait on it, by an arrival of those who waited."""
@@ -120,6 +131,7 @@ class _Waits(Flow[_Waited]):
             case CopyAsync(dst, _, _, signal) if signal is not None:
                 return self._fill(stmt, dst, facts)
             case Assign(Name(name), value):
+                self.meanings[name] = value
                 self._read_values(stmt, value, facts)
                 return _renamed(facts, name, value)
             case Assign(target) if shared_name(target) in self.rings.values:
@@ -150,15 +162,27 @@ class _Waits(Flow[_Waited]):
                 self.read.setdefault(node.name, set()).update(waited)
 
     def _fill(self, stmt: Stmt, target: Expr, facts: Facts[_Waited]) -> Facts[_Waited]:
-        """Writing uses up the waits for this slot to be free."""
+        """Writing uses up the waits for this slot to be free; those for a message, for this scalar of it."""
         name = shared_name(target)
         signals = self.rings.signals.get(name, frozenset())
-        free = {f for f in facts if f.barrier not in signals and f.slot == slot_index(target)}
-        if not free:
+        free = {f for f in facts if f.barrier not in signals and f.slot == slot_index(target) and name not in f.written}
+        if not free and not self._freed_by_message(target, facts):
             message = f"`{print_expr(target)}` is written, and no wait for its release comes before"
             self.report("CU212", message, stmt)
-        self.filled.setdefault(name, set()).update(f.barrier for f in free)
-        return facts - free
+        if free:
+            self.filled.setdefault(name, set()).update(f.barrier for f in free)
+        of_message = free if name in self.rings.values else set[_Waited]()
+        return (facts - free) | {replace(f, written=f.written | {name}) for f in of_message}
+
+    def _freed_by_message(self, target: Expr, facts: Facts[_Waited]) -> bool:
+        """Who reads the message of one work tile is done with the tile before it. So a slot that comes again two tiles later is
+        free once the message between has been read, which is so when the next one is written."""
+        slot = slot_index(target)
+        meant = self.meanings.get(slot.id, slot) if isinstance(slot, Name) else slot
+        rings = {
+            n.base.id for n in walk(meant) if isinstance(n, Attr) and isinstance(n.base, Name) and n.name == "slot"
+        }
+        return bool(rings & self.rings.alternating) and any(f.written for f in facts)
 
 
 def _renamed(facts: Facts[_Waited], name: str, value: Expr) -> Facts[_Waited]:

@@ -62,7 +62,7 @@ def test_what_the_shipped_kernels_declare_is_no_field(kernel: str) -> None:
     macros = re.findall(r"^ *#define (\w+)", text, re.MULTILINE)
     types = re.findall(r"^typedef .*?(\w+);", text, re.MULTILINE)
     fields = [f.name for f in choose_kernel(kernel).text.contract.params]
-    assert {"DEVICE", "BLOCK_Q"} <= {*macros} and {"i64", "half_t"} <= {*types} and {"batch", "o_row"} <= {*fields}
+    assert {"DEVICE", "BLOCK_Q"} <= {*macros} and {"i64", "half_t"} <= {*types} and {"batch", "len_q"} <= {*fields}
     for name in (*macros, *types, *fields):
         assert field_name(name, adapted(attention, extra_inputs, kernel).lifted.kernel) == f"captured_{name}"
 

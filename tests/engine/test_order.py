@@ -48,19 +48,26 @@ LOAD_K = "copy_async(smem.k[slot ^ 1], p.k[tile.b, tile.hk], row=key_tile(keys, 
 LOAD_V0 = "copy_async(smem.v[0], p.v[tile.b, tile.hk], row=key_tile(keys, 0) * BLOCK_KV)"
 LOAD_Q = "copy_async(smem.q, p.q[tile.b, tile.h], row=tile.q_start)"
 RELEASE_V = "if leader:\n    barrier_arrive(smem.v_empty[v_slot])"
-RELEASE_Q = "if leader:\n    barrier_arrive(smem.q_empty[wg])"
+RELEASE_K = "if leader:\n    barrier_arrive(smem.k_empty[k_ring.slot])"
 STOP = "if work >= p.work_count:\n    break\n"
 
 FAULTS = [
     # a deadlock, with who waits for what
     ("sm90a", RELEASE_V, "", "CU250", "barrier_wait(smem.v_empty"),
-    ("sm90a", "registers_release(24)", "registers_release(32)", "CU250", "registers_take(240)"),
+    ("sm90a", "registers_release(40)", "registers_release(48)", "CU250", "registers_take(232)"),
     # accesses that nothing orders
     ("sm80", "wait_group(1)\nblock_sync()", "block_sync()", "CU251", "s = gemm(smem.q"),
     ("sm80", "block_sync()", "", "CU251", "s = gemm(smem.q"),
     ("sm90a", "barrier_wait(smem.work_full, work_ring.phase)", "", "CU251", "smem.work"),
     ("sm90a", "barrier_wait(smem.work_empty, work_ring.phase ^ 1)", "", "CU251", ""),
-    ("sm90a", "for t in range(1, count):", f"{RELEASE_Q}\nfor t in range(1, count):", "CU251", ""),
+    ("sm90a", "wgmma_wait(1)", f"{RELEASE_K}\nwgmma_wait(1)", "CU251", "copy_async(smem.k"),
+    (
+        "sm90a",
+        "if leader:\n    bulk_wait_read(0)\nnamed_sync(STAGING + wg, 128)",
+        "named_sync(STAGING + wg, 128)",
+        "CU251",
+        "write_shared",
+    ),
     # slots: nothing in them, or nobody reads it
     ("sm80", LOAD_V0, "", "CU252", "o += gemm"),
     ("sm80", LOAD_V0, LOAD_V0.replace("smem.v[0]", "smem.v[1]"), "CU252", "o += gemm"),
@@ -92,7 +99,7 @@ FAULTS = [
     (
         "sm90a",
         "lse = register(f32, 64)",
-        "barrier_arrive(smem.q_empty[wg])\nlse = register(f32, 64)",
+        "barrier_arrive(smem.k_empty[wg])\nlse = register(f32, 64)",
         "CU258",
         "barrier_arrive",
     ),
@@ -109,20 +116,25 @@ FAULTS = [
         "CU262",
         "s = gemm_async",
     ),
+    ("sm90a", "async_proxy_fence()", "", "CU262", "store_async"),
     # steps of a tile
     ("sm80", "if key_masked(keys, t):", "if count < 0:", "CU263", "row_update"),
     ("sm80", "row_rescale(o, row, tile)", "", "CU263", "o += gemm"),
     ("sm80", "row_update(s, row, n * BLOCK_KV, tile)", "score(s, n * BLOCK_KV, tile)", "CU263", "score"),
     ("sm80", "smem.v[slot])", "smem.v[slot].T)", "CU263", "o += gemm"),
+    ("sm90a", "row_finalize(o, lse, row, tile)", "", "CU263", "write_shared"),
+    ("sm90a", "src=smem.o[wg])", "src=smem.q[wg])", "CU263", "store_async"),
     # tiles of another place
     ("sm80", "if t + 1 < count:", "if t + 1 <= count:", "CU264", "key_tile(keys, t + 1)"),
     ("sm80", "mask(s, n * BLOCK_KV, tile)", "mask(s, n * BLOCK_KV + 1, tile)", "CU264", "mask"),
     ("sm80", "o += gemm(probs, smem.v[slot])", "o = gemm(probs, smem.v[slot])", "CU264", "row_finalize"),
-    ("sm90a", "registers_release(24)", "registers_release(168)", "CU265", "registers_release"),
+    ("sm90a", "registers_release(40)", "registers_release(168)", "CU265", "registers_release"),
     ("sm90a", "row=tile.q_start + w * 64", "row=tile.q_start", "CU264", "score"),
+    ("sm90a", "row=tile.q_start + wg * 64, src=smem.o", "row=tile.q_start, src=smem.o", "CU264", "store_async"),
     # register budgets, work
-    ("sm90a", "registers_take(240)", "registers_take(232)", "CU265", "registers_release(24)"),
+    ("sm90a", "registers_take(232)", "registers_take(224)", "CU265", "registers_release(40)"),
     ("sm90a", "work = grid_x + next", "work = next + 1", "CU266", "work_tile(work)"),
+    ("sm90a", "smem.work_h = tile.h", "smem.work_h = tile.hk", "CU266", "tile_at"),
     ("sm90a", "finish_counters(p.counters)", "nothing = 0", "CU266", ""),
     ("sm90a", f"{STOP}tile = work_tile(work)", "tile = work_tile(work)", "CU266", "work_tile(work)"),
     ("sm80", "slot = slot ^ 1", "while True:\n    slot = slot ^ 1", "CU267", ""),
@@ -138,8 +150,15 @@ def test_a_fault_is_named_at_its_place(name: str, old: str, new: str, code: str,
 FINALIZE = "row_finalize(o, lse, row, tile)"
 END = "lse = register(f32, BLOCK_Q)"
 LAST = "wgmma_wait(0)\nif leader:\n    barrier_arrive(smem.v_empty[v_ring.slot])\nring_next(v_ring)"
+LEAVE_O = (
+    "if leader:\n    store_async(p.o[tile.b, tile.h], row=tile.q_start + wg * 64, src=smem.o[wg])\n    bulk_commit()"
+)
+MEET = "named_sync(STAGING + wg, 128)"
+STORE_O = (
+    f"if leader:\n    bulk_wait_read(0)\n{MEET}\nwrite_shared(smem.o[wg], o)\nasync_proxy_fence()\n{MEET}\n{LEAVE_O}"
+)
 OUTPUTS = (
-    f"lse = register(f32, 64)\n{FINALIZE}\nstore(p.o[tile.b, tile.h], row=tile.q_start, src=o)\nif present(p.lse):\n"
+    f"lse = register(f32, 64)\n{FINALIZE}\n{STORE_O}\nif present(p.lse):\n"
     "    store(p.lse[tile.b, tile.h], row=tile.q_start, src=lse)"
 )
 """Gone, and the loop with them, nothing looks at what is in flight before the warp ends."""
@@ -210,6 +229,12 @@ def test_schedules_agree_on_what_becomes_of_tiles(name: str) -> None:
         assert history[-1] == ("finalize", sum(step[0] == "gemm" for step in history))
 
 
+def test_the_queries_of_two_work_tiles_need_two_slots() -> None:
+    one = ("q_ring = Ring(2)", "q_ring = Ring(1)")  # the producer's, then the consumers'
+    fault, *_ = check_order(edited("sm90a", one, one))
+    assert fault.code == "CU251" and fault.span.text.startswith("copy_async(smem.q")
+
+
 def test_threads_of_a_warp_take_both_branches_of_an_if() -> None:
     """Lanes that disagree go one after the other; an arrival counts the active ones."""
     arrive = "barrier_arrive(smem.work_empty)"
@@ -218,7 +243,7 @@ def test_threads_of_a_warp_take_both_branches_of_an_if() -> None:
 
 
 def test_threads_of_a_warp_leave_a_loop_together() -> None:
-    before = "barrier_arrive(smem.work_empty)\nring_next(work_ring)\n"
+    before = "work = smem.work\n"
     apart = STOP.replace("work >=", "work + thread % 32 >=").rstrip()
     kernel = edited("sm90a", (before + STOP.rstrip(), before + apart))
     assert check_order(kernel)[0].code == "CU256"

@@ -43,9 +43,13 @@ def written(kernel: str, name: str) -> tuple[str, str]:
         ("sm80", "index - 1: full_hi = Lk // BLOCK_KV - 1", "p.len_kv / BLOCK_KV;", "((p.len_kv / BLOCK_KV) - 1);"),
         ("sm80", "operand swapped: s = gemm(smem.k[slot], smem.q.T)", "smem.q, smem.k[slot]", "smem.k[slot], smem.q"),
         ("sm90a", "slot + 1: barrier_init(smem.k_full[(x + 1) % STAGES], 1)", "[x]", "[((x + 1) % STAGES)]"),
+        (
+            "sm90a", "tile + 1: store_async(p.o[tile.b, tile.h], row=tile.q_start + wg * 64 + 64, src=smem.o[wg])",
+            "tile.q_start + wg * 64)", "((tile.q_start + wg * 64) + 64))",
+        ),
         ("sm90a", "slot + 1: named_arrive(NEXT_TURN + 1, CONSUMER_THREADS)", "(NEXT_TURN,", "((NEXT_TURN + 1),"),
-        ("sm90a", "phase flipped: barrier_wait(smem.q_empty[w], q_ring.phase)", "q_ring.phase ^ 1", "q_ring.phase"),
-        ("sm90a", "operand swapped: barrier_wait(smem.q_full[w], q_ring.phase ^ 1)", "q_empty[w]", "q_full[w]"),
+        ("sm90a", "phase flipped: barrier_wait(smem.work_empty, work_ring.phase)", "work_ring.phase ^ 1", "work_ring.phase"),
+        ("sm90a", "operand swapped: barrier_wait(smem.work_full, work_ring.phase ^ 1)", "work_empty", "work_full"),
     ],
 )  # fmt: skip
 def test_edits(kernel: str, fault: str, before: str, after: str) -> None:
@@ -81,7 +85,7 @@ def test_a_sample_reads_back() -> None:
     "kernel,fault,reason",
     [
         ("sm90a", "delete: k_ring = Ring(STAGES)", "no C++ statement of its own"),
-        ("sm90a", "delete: work_ring = Ring(1)", "no C++ statement of its own"),
+        ("sm90a", "delete: k_ring = Ring(STAGES)", "no C++ statement of its own"),
         ("sm80", "operand swapped: s += gemm(smem.q, smem.k[slot].T)", "no expression of the text"),
         (
             "sm80",

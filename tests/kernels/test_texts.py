@@ -43,7 +43,9 @@ def test_regions_serve_both_kernels(region: str) -> None:
 
 def test_what_is_no_instruction_is_the_same_in_both_kernels() -> None:
     """From the work tile to the kernel: state, regions with their comments, the order of work. Each text is whole, for patches."""
-    first, second = (between(kernel_source(a).text, "// One (batch, head, query block).", "KERNEL(") for a in ARCHS)
+    ends = ("KERNEL(", "// The work tile of these coordinates.")
+    texts = zip(ARCHS, ends, strict=True)
+    first, second = (between(kernel_source(a).text, "// One (batch, head, query block).", end) for a, end in texts)
     assert "DEVICE WorkTile work_tile(" in first
     assert first == second
 
@@ -76,7 +78,7 @@ def test_every_helper_of_the_body_says_its_meaning(arch: str) -> None:
     used = set(re.findall(r"\b([a-z]\w*)(?:<\w+>)?\(", body_of(arch)))
     matches = ((at, re.search(r"DEVICE [\w ]+?\b(\w+)\(", line)) for at, line in enumerate(lines))
     definitions = [(at, match[1]) for at, match in matches if match and match[1] in used]
-    assert {"load_tile_async", "cast_probs", "store_tile", "head_view"} <= {name for _, name in definitions}
+    assert {"load_tile_async", "cast_probs", "store_rows", "row_view"} <= {name for _, name in definitions}
     for at, name in definitions:
         assert any("// CuIR:" in line for line in lines[max(at - 6, 0) : at]), name
 

@@ -125,7 +125,9 @@ class LaunchMemory:
                 case MapOfTensor(name):
                     request = take_map(bits)
                     tensor = contract.tensor(contract.tensor_map(name).tensor)
-                    index = placed.number(request.tensor.data_ptr(), tensor.name, 0, tensor.align_bytes)
+                    index = placed.number(
+                        request.tensor.data_ptr(), tensor.name, _FLAGS[tensor.role], tensor.align_bytes
+                    )
                     maps.append((place.offset, index, request))
                 case TensorAddress(name) if address:
                     tensor = contract.tensor(name)

@@ -25,6 +25,7 @@ from cubridge.ir.nodes import (
     RegisterTile,
     Stmt,
     Store,
+    StoreAsync,
     TensorMap,
 )
 from cubridge.ir.walk import blocks, field_names, field_of
@@ -81,7 +82,7 @@ def _shown(number: int | None) -> str:
 
 def _tensor_faults(anchor: Anchor, kernel: Kernel, operands: Operands) -> Iterator[Diagnostic]:
     match anchor.statement:
-        case CopyAsync(src=moved) | Store(dst=moved):
+        case CopyAsync(src=moved) | Store(dst=moved) | StoreAsync(dst=moved):
             name = field_of(moved)
         case _:
             return

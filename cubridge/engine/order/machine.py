@@ -14,9 +14,9 @@ from cubridge.engine.core.sync import Agent, MBarrier, Meeting, Policy, agent_na
 from cubridge.engine.order.clock import Access, Clock, Components, join
 from cubridge.engine.order.memory import Content, SharedScalar, Slot
 from cubridge.engine.order.tiles import Scores, WarpTile
-from cubridge.engine.order.work import Keys, KeyWork, Scenario, Work
+from cubridge.engine.order.work import Keys, KeyWork, Scenario, Work, named
 from cubridge.ir.coordinates import of_block
-from cubridge.ir.diagnostics import Note
+from cubridge.ir.diagnostics import CuError, Note
 from cubridge.ir.evaluate import apply, evaluate_number
 from cubridge.ir.hardware import WARP, WARPGROUP, launch_registers
 from cubridge.ir.nodes import (
@@ -167,6 +167,8 @@ class OrderMachine(BarrierMachine[Warp]):
             case "work_tile", _:
                 work = self.take_work(agent, args, node)
                 return KeyWork.of(work) if self.family.walks_heads else work
+            case "tile_at", coordinates:
+                return self.place_work(agent, coordinates, node)
             case _, ((Work() | KeyWork()) as work,) if fn in self.family.walk[:1]:
                 return self.keys(work.work if isinstance(work, KeyWork) else work)
             case _, (Keys() as keys,) if fn in self.family.walk[1:2]:
@@ -205,14 +207,27 @@ class OrderMachine(BarrierMachine[Warp]):
     # ---- work ----
 
     def take_work(self, agent: Warp, args: tuple[Value, ...], node: Expr) -> Work:
-        taken = self.turns.setdefault(agent.label, [])
-        due = self.works[len(taken)] if len(taken) < len(self.scenario.counts) else None
+        due = self.due_work(agent)
         if due is None or args not in ((), (due.index,)):
-            number = args[0] if args else 0
-            message = f"{agent.label} takes work tile {number} at its turn {len(taken)}, which is not its"
-            raise fault("CU266", message, node, help=None if due is None else f"work tile {due.index} is next")
-        taken.append(due)
+            raise self.not_its_work(agent, f"work tile {args[0] if args else 0}", due, node)
+        self.turns[agent.label].append(due)
         return due
+
+    def place_work(self, agent: Warp, coordinates: tuple[Value, ...], node: Expr) -> Work:
+        """The work tile of coordinates that another worker took them from."""
+        due = self.due_work(agent)
+        if due is None or coordinates != (due.b, due.h, due.hk, due.q_start):
+            raise self.not_its_work(agent, f"a work tile at {', '.join(map(named, coordinates))}", due, node)
+        self.turns[agent.label].append(due)
+        return due
+
+    def due_work(self, agent: Warp) -> Work | None:
+        taken = self.turns.setdefault(agent.label, [])
+        return self.works[len(taken)] if len(taken) < len(self.scenario.counts) else None
+
+    def not_its_work(self, agent: Warp, what: str, due: Work | None, node: Expr) -> CuError:
+        message = f"{agent.label} takes {what} at its turn {len(self.turns[agent.label])}, which is not its"
+        return fault("CU266", message, node, help=None if due is None else f"work tile {due.index} is next")
 
     def atomic_add(self, agent: Warp, name: str, index: Value, amount: Value, node: Expr) -> Value:
         if self.param(name, node) is None:

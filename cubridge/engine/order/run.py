@@ -12,7 +12,16 @@ from cubridge.engine.order.backward import noted, region_access, store_of_work, 
 from cubridge.engine.order.clock import Access, join_part
 from cubridge.engine.order.machine import GemmLog, OrderMachine, Warp
 from cubridge.engine.order.memory import WHOLE, Content, Slot, unread
-from cubridge.engine.order.steps import cast_step, local_tile, output_step, region_step, scores_step, store_step
+from cubridge.engine.order.steps import (
+    cast_step,
+    local_tile,
+    output_step,
+    region_step,
+    scores_step,
+    staged_output,
+    store_step,
+    stored_async_step,
+)
 from cubridge.engine.order.tiles import RowTile, WarpTile, as_tile
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.families import FORWARD
@@ -40,6 +49,7 @@ from cubridge.ir.nodes import (
     Scale,
     Stmt,
     Store,
+    StoreAsync,
     TensorMap,
     Tile,
     WgmmaCommit,
@@ -143,7 +153,7 @@ class OrderRun(OrderMachine):
     def write_shared(self, agent: Warp, stmt: WriteShared, dst: Value, src: Value) -> None:
         """Each warp writes its rows. What the slot holds is told by how often this warp has written to it."""
         self.whole(agent, stmt)
-        local_tile(agent, src, stmt, read=True, write=False)
+        src = local_tile(agent, src, stmt, read=True, write=False)
         slot, ref = self.slot(dst, stmt)
         kind = self.shared[ref.name].type
         assert isinstance(kind, Tile)
@@ -153,6 +163,8 @@ class OrderRun(OrderMachine):
         turn = slot.turns[agent.index] = slot.turns.get(agent.index, 0) + 1
         content = Content(f"smem.{ref.name}", (turn,), 0, rows)
         self.mark(agent, stmt, ref, src)
+        if self.family.name == FORWARD:
+            content = staged_output(self, agent, src, slot, rows, stmt)
         slot.overwrite(agent.index, self.now(agent, stmt), content, agent.clock, stored=True)
         self.tick(agent)
 
@@ -172,10 +184,25 @@ class OrderRun(OrderMachine):
             raise fault("CU263", f"a part of `{ref.name}` is added twice for one step", stmt, note)
         self.reductions[place] = stmt
         slot, _ = self.slot(src, stmt)
-        group = len(agent.reduced) + 1
-        access = Access(self.components.reductions(agent.index), group, stmt, agent.label)
-        self.mark(agent, stmt, place, self.read_through_proxy(slot, access, agent))
+        self.mark(agent, stmt, place, self.read_in_bulk(agent, slot, stmt))
+
+    def read_in_bulk(self, agent: Warp, slot: Slot, stmt: Stmt) -> Content:
+        """A bulk copy of the open group reads a slot until its wait."""
+        access = Access(self.components.reductions(agent.index), len(agent.reduced) + 1, stmt, agent.label)
         agent.open_reductions.append(stmt)
+        return self.read_through_proxy(slot, access, agent)
+
+    def store_async(self, agent: Warp, stmt: StoreAsync, dst: Value, row: Value, src: Value) -> None:
+        ref, declared = self.global_param(dst, stmt)
+        if agent.active != 1:
+            raise fault("CU256", f"{agent.active} threads start this copy", stmt)
+        if ref.name in self.copied:
+            raise fault("CU264", f"`{ref.name}` is stored to, and copies read it", stmt)
+        if not isinstance(declared.type, TensorMap):
+            raise fault("CU301", "an asynchronous store goes to a tensor map", stmt)
+        slot, _ = self.slot(src, stmt)
+        content = self.read_in_bulk(agent, slot, stmt)
+        stored_async_step(self, ref, row, content, slot, stmt)
 
     def bulk_commit(self, agent: Warp, stmt: BulkCommit) -> None:
         agent.reduced.append(agent.open_reductions[-1] if agent.open_reductions else stmt)
@@ -421,7 +448,9 @@ class OrderRun(OrderMachine):
     def outputs(self) -> tuple[str, ...]:
         """What each work tile stores, whether the kernel does or not; a backward kernel, all that it stores anywhere."""
         if self.family.name == FORWARD:
-            return tuple(f.name for f in self.kernel.params if isinstance(f.type, Global) and f.name in ("o", "lse"))
+            return tuple(
+                f.name for f in self.kernel.params if isinstance(f.type, Global | TensorMap) and f.name in ("o", "lse")
+            )
         return stored_names(self.kernel)
 
     def sums_left(self) -> Iterator[Diagnostic]:

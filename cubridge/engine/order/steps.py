@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cubridge.engine.core.operands import GlobalRef, Value, fault
-from cubridge.engine.order.memory import Content
+from cubridge.engine.order.memory import Content, Slot
 from cubridge.engine.order.tiles import RowTile, Scores, WarpTile, as_rows, as_tile
 from cubridge.engine.order.work import Work
 from cubridge.ir.diagnostics import Note
@@ -167,16 +167,42 @@ def output_step(dst: WarpTile, probs: WarpTile, values: Content, stmt: Gemm) -> 
 
 
 def store_step(machine: OrderMachine, warp: Warp, ref: GlobalRef, row: Value, src: WarpTile, stmt: Stmt) -> None:
-    work = src.finished
-    if work is None:
-        raise fault("CU263", f"`{src.name}` is stored before `row_finalize`", stmt)
+    work = _finished(src, stmt)
     if (ref.indices, row) != ((work.b, work.h), work.q_start):
         raise fault("CU264", f"`{src.name}` is stored elsewhere than at its batch, head and query rows", stmt)
-    key = (work, ref.name)
+    _stored(warp, work, ref.name, stmt)
+
+
+def staged_output(machine: OrderMachine, warp: Warp, src: WarpTile, slot: Slot, rows: int, stmt: Stmt) -> Content:
+    """What a slot holds once a finished output is written to it: the rows of its team, where they go."""
+    work = _finished(src, stmt)
+    return Content(slot.label, (work.b, work.h), work.q_start + machine.row_origin(warp), rows)
+
+
+def stored_async_step(
+    machine: OrderMachine, ref: GlobalRef, row: Value, content: Content, slot: Slot, stmt: Stmt
+) -> None:
+    """A slot with finished rows goes to global memory, for all warps that wrote it."""
+    work = next((w for w in machine.works if (w.b, w.h) == content.view), None)
+    if work is None or content.param != slot.label:
+        raise fault("CU263", f"`{slot.label}` holds no finished output", stmt)
+    if (ref.indices, row) != (content.view, content.row):
+        raise fault("CU264", f"`{slot.label}` is stored elsewhere than at its batch, head and query rows", stmt)
+    for warp in slot.parts:
+        _stored(machine.agents[warp], work, ref.name, stmt)
+
+
+def _finished(src: WarpTile, stmt: Stmt) -> Work:
+    if src.finished is None:
+        raise fault("CU263", f"`{src.name}` is stored before `row_finalize`", stmt)
+    return src.finished
+
+
+def _stored(warp: Warp, work: Work, name: str, stmt: Stmt) -> None:
+    key = (work, name)
     if key in warp.stored:
-        raise fault(
-            "CU263", f"`{ref.name}` is stored twice for one work tile", stmt, Note("first here", warp.stored[key].span)
-        )
+        note = Note("first here", warp.stored[key].span)
+        raise fault("CU263", f"`{name}` is stored twice for one work tile", stmt, note)
     warp.stored[key] = stmt
 
 

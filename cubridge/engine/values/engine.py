@@ -20,7 +20,7 @@ from cubridge.engine.values.machine import Code, Split, Stored, Watch, compile_f
 from cubridge.engine.values.regions import compile_region
 from cubridge.engine.values.run import ValueRun
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Clear, Kernel, Store
+from cubridge.ir.nodes import Clear, Kernel, Store, StoreAsync
 from cubridge.ir.region_types import family_of
 from cubridge.ir.vocabulary import SCHEDULE
 from cubridge.ir.walk import field_of, walk
@@ -92,7 +92,7 @@ def prepare(kernel: Kernel) -> Code:
 
 def _untouched(kernel: Kernel, params: Mapping[str, Value]) -> dict[str, Tensor]:
     """How often each row of each output is written, none yet; of one that is written in parts, each element of a row."""
-    stores = [n for s in kernel.body for n in walk(s) if isinstance(n, Store | Clear)]
+    stores = [n for s in kernel.body for n in walk(s) if isinstance(n, Store | StoreAsync | Clear)]
     parts = {field_of(s.dst) for s in stores if isinstance(s, Store) and s.column is not None}
     named = {field_of(s.dst) for s in stores}
     outputs = {name: p.data for name, p in params.items() if name in named and isinstance(p, GlobalTensor)}

@@ -146,7 +146,8 @@ def parameters(
                 continue
             case Counters():
                 result[declared.name] = True if launch.counters else None
-            case Global(dtype, shape, optional) if declared.name not in inputs:
+            case (Global(dtype, shape) | TensorMap(dtype, shape)) as kind if declared.name not in inputs:
+                optional = isinstance(kind, Global) and kind.optional
                 extents = tuple(int(evaluate_number(e, names)) for e in shape)  # pyright: ignore[reportArgumentType]
                 given = (sums or {}).get(declared.name)
                 empty = torch.full(extents, math.nan, dtype=TORCH[dtype]) if given is None else given.clone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import ClassVar, Protocol
@@ -14,7 +14,7 @@ from torch import Tensor
 from cubridge.engine.core.barriers import BarrierMachine
 from cubridge.engine.core.code import Instruction
 from cubridge.engine.core.expressions import Closure, compile_expr
-from cubridge.engine.core.operands import GlobalRef, SharedRef, Value, fault
+from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.core.sync import Agent, Policy, agent_names
 from cubridge.engine.values.gather import gather_checked
 from cubridge.engine.values.launch import Blocks
@@ -89,14 +89,14 @@ def compile_function(function: Function) -> ScalarFunction:
 class Team(Agent):
     """The threads that share register tiles. `groups`: what is in flight, a list for each group, the open one last."""
 
-    __slots__ = ("copies", "gemms", "index", "reductions")
+    __slots__ = ("bulk", "copies", "gemms", "index")
 
     def __init__(self, machine: ValueMachine, index: int, first: int, threads: int) -> None:
         super().__init__(machine, f"warpgroup {index}" if threads == WARPGROUP else "the block", first, threads)  # pyright: ignore[reportArgumentType]
         self.index = index
         self.copies: list[list[tuple[tuple[str, int], Tensor]]] = [[]]
         self.gemms: list[list[PendingGemm]] = [[]]
-        self.reductions: list[list[tuple[GlobalRef, SharedRef, Stmt]]] = [[]]
+        self.bulk: list[list[Callable[[], None]]] = [[]]  # what each copy does when it has read its tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,12 @@ class ValueMachine(BarrierMachine[Team]):
 
     def call(self, agent: Team | Frame, fn: str, args: tuple[Value, ...], node: Expr) -> Value:
         function = self.compiled.functions.get(fn)
+        team = agent.team if isinstance(agent, Frame) else agent
+        if fn == "tile_at":
+            tile = SimpleNamespace(**dict(zip(family_of(self.kernel).coordinates, args, strict=True)))
+            self.set_up(team, tile)
+            return tile
         if function is not None:
-            team = agent.team if isinstance(agent, Frame) else agent
             return self.call_function(team, function, fn, args, node)
         return apply(fn, args, node)
 

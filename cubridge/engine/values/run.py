@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -33,6 +34,7 @@ from cubridge.ir.nodes import (
     Scale,
     Stmt,
     Store,
+    StoreAsync,
     Tile,
     WgmmaCommit,
     WgmmaWait,
@@ -212,27 +214,43 @@ class ValueRun(ValueMachine):
         new[window(ref)] = data
         self.memory[ref.key] = new
 
-    # ---- sums in global memory ----
+    # ---- bulk copies to global memory ----
 
     def reduce_async(self, agent: Team, stmt: ReduceAsync, dst: Value, src: Value) -> None:
         ref, tensor = self.tensor(dst, stmt)
         self.view(ref, tensor, stmt)
-        agent.reductions[-1].append((ref, self.checked(src, Tile, stmt), stmt))
+        slot = self.checked(src, Tile, stmt)
+        agent.bulk[-1].append(lambda: self.sums.append((ref.name, ref.indices, self.held(slot, stmt))))
+
+    def store_async(self, agent: Team, stmt: StoreAsync, dst: Value, row: Value, src: Value) -> None:
+        ref, tensor = self.tensor(dst, stmt)
+        self.view(ref, tensor, stmt)
+        slot, first = self.checked(src, Tile, stmt), np.asarray(row)
+        columns = self.slot_shape(slot)[1][2]
+        if tensor.is_input or columns != tensor.data.shape[-1]:
+            what = "is an input" if tensor.is_input else f"has other columns than the {columns} of the tile"
+            raise fault("CU312", f"`{ref.name}` {what}", stmt)
+        if (first < 0).any():
+            raise fault("CU313", f"this store begins at row {int(first.min())}", stmt)
+        agent.bulk[-1].append(
+            lambda: self.stores.append(Stored(ref.name, ref.indices, first, 0, self.held(slot, stmt)))
+        )
 
     def bulk_commit(self, agent: Team, stmt: BulkCommit) -> None:
-        agent.reductions.append([])
+        agent.bulk.append([])
 
     def bulk_wait_read(self, agent: Team, stmt: BulkWaitRead, pending: Value) -> None:
         pending = self.decide_int(pending, stmt)
-        self.reduce(agent.reductions[: max(0, len(agent.reductions) - 1 - pending)])
+        self.read_in_bulk(agent.bulk[: max(0, len(agent.bulk) - 1 - pending)])
 
     def ended(self, agent: Team) -> None:
-        self.reduce(agent.reductions)
+        self.read_in_bulk(agent.bulk)
 
-    def reduce(self, groups: list[list[tuple[GlobalRef, SharedRef, Stmt]]]) -> None:
-        """The copies of these groups read what they add."""
+    def read_in_bulk(self, groups: list[list[Callable[[], None]]]) -> None:
+        """The copies of these groups read their tiles."""
         for group in groups:
-            self.sums += ((ref.name, ref.indices, self.held(src, stmt)) for ref, src, stmt in group)
+            for copy in group:
+                copy()
             group.clear()
 
     # ---- regions ----

@@ -22,7 +22,7 @@ from cubridge.engine.values.machine import Team
 from cubridge.engine.values.run import ValueRun
 from cubridge.engine.values.tiles import RowValues, TeamTile
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Break, For, If, Kernel, Loop, Stmt, Store, Tile
+from cubridge.ir.nodes import Break, For, If, Kernel, Loop, Stmt, Tile
 from cubridge.ir.printer import print_stmts
 
 Seen: TypeAlias = Tensor | int | float | bool
@@ -76,12 +76,14 @@ def trace_values(
         machine = ValueRun(code, params, names, blocks.take(np.array([block])), grid[0], _ONE_STEP)
     memory: dict[str, Seen] = {}
     registers: dict[str, dict[str, Seen]] = {}
+    seen = 0
     for number, (team, stmt) in enumerate(_steps(machine)):
         worker = COPIES if team is None else team.label
         shared, own = _shared(machine), {} if team is None else _registers(machine, team)
         changed = [*_changed(memory, shared), *_changed(registers.get(worker, {}), own)]
         memory, registers[worker] = shared, own
-        stored = _stored(machine) if isinstance(stmt, Store) else {}
+        stored = {f"p.{s.name}": _columns(s.data[0]) for s in machine.stores[seen:]}
+        seen = len(machine.stores)
         yield TraceEvent(number, worker, stmt, (*changed, *stored), shared | own | stored)
 
 
@@ -136,11 +138,6 @@ def _parts(value: Value) -> Mapping[str, Value] | None:
             return {"slot": value.slot, "phase": value.phase}
         case _:
             return None
-
-
-def _stored(machine: ValueRun) -> dict[str, Seen]:
-    stored = machine.stores[-1]
-    return {f"p.{stored.name}": _columns(stored.data[0])}
 
 
 def _shown(value: Value) -> Seen:

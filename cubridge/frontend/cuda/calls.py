@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Final
 
 from cubridge.frontend.cuda.affine import cancel_anchors
-from cubridge.frontend.cuda.context import Context, changed
+from cubridge.frontend.cuda.context import PLACED, Context, changed
 from cubridge.frontend.cuda.expressions import Expressions
 from cubridge.frontend.cuda.inlining import OWN_ROW
 from cubridge.frontend.cuda.lemmas import OPERATIONS, Lemma, meaning
@@ -76,6 +76,8 @@ class Calls(Expressions):
             return self._region(call, args)
         if function is self.context.schedule:
             return Built(Kind.TILE, Call("work_tile", self._arguments(args, call), span=place))
+        if function is self.context.placed:
+            return Built(Kind.TILE, Call(PLACED, self._arguments(args, call), span=place))
         lemma = self.context.lemmas.find(self.context.digests.function(function))
         if lemma is not None:
             return self._lemma(lemma, function, args, call)

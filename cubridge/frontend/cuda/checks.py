@@ -19,7 +19,7 @@ from cubridge.ir.contract import ElementType, Instantiation, LaunchContract, Map
 from cubridge.ir.diagnostics import CuError, Diagnostic, Note
 from cubridge.ir.evaluate import known_number
 from cubridge.ir.hardware import SHARED_BYTES
-from cubridge.ir.nodes import CopyAsync, Kernel, Name, Store, Tile
+from cubridge.ir.nodes import CopyAsync, Expr, Kernel, Name, Store, StoreAsync, Tile
 from cubridge.ir.source import Span
 from cubridge.ir.tile_shape import head_dim, key_tile, query_tile
 from cubridge.ir.types import DTYPES
@@ -111,8 +111,10 @@ def contract_faults(kernel: Kernel, contract: LaunchContract, instance: Instanti
     yield from islice(launch_faults(kernel, contract, values), 1)
     for node in walk(kernel):
         if isinstance(node, CopyAsync):
-            yield from _box_faults(node, kernel, contract, constants)
-        if isinstance(node, CopyAsync | Store):
+            yield from _box_faults(node.dst, node.src, kernel, contract, constants)
+        if isinstance(node, StoreAsync):
+            yield from _box_faults(node.src, node.dst, kernel, contract, constants)
+        if isinstance(node, CopyAsync | Store | StoreAsync):
             yield from _alignment_faults(node, contract)
 
 
@@ -147,15 +149,16 @@ def _shared_memory_faults(kernel: Kernel, contract: LaunchContract, instance: In
 
 
 def _box_faults(
-    copy: CopyAsync, kernel: Kernel, contract: LaunchContract, constants: dict[str, int | float]
+    slot: Expr, view: Expr, kernel: Kernel, contract: LaunchContract, constants: dict[str, int | float]
 ) -> Iterator[Diagnostic]:
-    tile = next((f.type for f in kernel.shared if f.name == field_of(copy.dst)), None)
-    param = next((p for p in contract.params if p.name == field_of(copy.src)), None)
+    """Of a copy between a slot of shared memory and a view of a tensor map."""
+    tile = next((f.type for f in kernel.shared if f.name == field_of(slot)), None)
+    param = next((p for p in contract.params if p.name == field_of(view)), None)
     if not isinstance(tile, Tile) or param is None or not isinstance(param.value, MapOfTensor):
         return
     box = contract.tensor_map(param.value.name)
     rows = known_number(tile.rows, constants)
-    copied = (Note("the tile is copied here", copy.span),)
+    copied = (Note("the tile is copied here", slot.span),)
     for extent, wanted in zip(box.box, (_HALVES_OF_A_PANEL, rows, *(1 for _ in box.box[2:])), strict=True):
         if known_number(extent, constants) != wanted:
             message = f"the box of tensor map `{box.name}` is not a panel of 64 columns of its tile, of one head"
@@ -165,7 +168,7 @@ def _box_faults(
         yield Diagnostic(MISFIT, message, box.span, copied)
 
 
-def _alignment_faults(moved: CopyAsync | Store, contract: LaunchContract) -> Iterator[Diagnostic]:
+def _alignment_faults(moved: CopyAsync | Store | StoreAsync, contract: LaunchContract) -> Iterator[Diagnostic]:
     """Tiles of half elements move 16 bytes at a time, by cp.async, TMA or a vector store."""
     field = field_of(moved.src if isinstance(moved, CopyAsync) else moved.dst)
     param = next((p for p in contract.params if p.name == field), None)

@@ -29,6 +29,9 @@ THREADS: Final = "CU427"
 STRUCTURE: Final = "CU429"
 """Code of a kernel that lacks a part."""
 
+PLACED: Final = "tile_at"
+"""The function that gives a work tile back from its coordinates."""
+
 _MARKED: Final = {"params": Kind.PARAMS, "tile_state": Kind.TILE, "row_state": Kind.ROW, "score_state": Kind.KEPT}
 
 
@@ -56,6 +59,11 @@ class Context:
     @property
     def family(self) -> Family:
         return FAMILIES[self.contract.family]
+
+    @property
+    def placed(self) -> FunctionText | None:
+        functions = self.program.functions.get(PLACED, ())
+        return next((f for f in functions if self.kinds.get(f.result.name) is Kind.TILE), None)
 
     def struct(self, kind: Kind) -> StructText:
         if kind is Kind.SHARED:
@@ -214,11 +222,12 @@ def _keys_struct(
 
 
 def _schedule(program: Program, kinds: Mapping[str, Kind], missing: _Missing) -> FunctionText | None:
-    """The function that returns a work tile."""
+    """The function that returns a work tile from what numbers it."""
     tile = next((name for name, kind in kinds.items() if kind is Kind.TILE), None)
     if tile is None:
         return None
-    schedule = next((f for fs in program.functions.values() for f in fs if f.result.name == tile), None)
+    given = (f for fs in program.functions.values() for f in fs if f.result.name == tile)
+    schedule = next((f for f in given if f.name != PLACED), None)
     if schedule is None:
         missing.part(
             f"no function returns a `{tile}`: the order of work tiles is unknown",

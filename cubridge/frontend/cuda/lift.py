@@ -13,7 +13,7 @@ from cubridge.frontend.cuda.geometry import table_expr
 from cubridge.frontend.cuda.lemmas import Lemmas, load_lemmas
 from cubridge.frontend.cuda.markers import read_source_map
 from cubridge.frontend.cuda.orchestration import KernelLifter, thread_faults
-from cubridge.frontend.cuda.regions import lift_region, lift_schedule
+from cubridge.frontend.cuda.regions import lift_region, lift_schedule, placed_faults
 from cubridge.frontend.cuda.signs import Signs, TakenOnTrust
 from cubridge.frontend.cuda.structure import read_program
 from cubridge.frontend.cuda.text import Headers, is_empty, read_unit
@@ -63,6 +63,7 @@ def _kernel(context: Context) -> Kernel:
     regions = _regions(context, facts, faults)
     schedule, found = lift_schedule(context, facts)
     faults += [*_query_tile_faults(context, found)] or [_with_bound(context, f) for f in found]
+    faults += placed_faults(context, facts)
     body = KernelLifter(context, facts)
     body.run(context.kernel.body().body)
     faults += [*body.faults, *thread_faults(body.out)]

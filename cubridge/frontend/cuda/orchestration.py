@@ -65,6 +65,7 @@ from cubridge.ir.nodes import (
     Node,
     ReduceAsync,
     Stmt,
+    StoreAsync,
 )
 from cubridge.ir.source import Span
 from cubridge.ir.types import Axis
@@ -328,7 +329,7 @@ def _thread_uses(body: Sequence[Stmt], leaders: dict[str, Span]) -> Iterator[Dia
                 yield from _outside(statement, leaders)
 
 
-_BY_ONE_THREAD: Final = (BarrierArrive, ReduceAsync, BulkCommit, BulkWaitRead)
+_BY_ONE_THREAD: Final = (BarrierArrive, ReduceAsync, StoreAsync, BulkCommit, BulkWaitRead)
 _FIRST: Final = Binary("==", Name("thread"), IntLit(0))
 
 

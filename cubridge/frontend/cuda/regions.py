@@ -51,6 +51,7 @@ from cubridge.ir.nodes import (
     NAMED_CONSTANTS,
     SIZES,
     Assign,
+    Attr,
     Call,
     Expr,
     Function,
@@ -66,6 +67,9 @@ from cubridge.ir.walk import SCOPES
 
 RESERVED: Final = frozenset((*SIZES, *NAMED_CONSTANTS, *ACCESSORS, *SCOPES, "True", "False"))
 """Names that mean something in every region."""
+
+SET_UP: Final = RegionCall("tile_setup", (Name("tile"),))
+"""The end of what makes a work tile."""
 
 _SCORES: Final = ("s", "dp", "ds", "w")
 _ROW_VALUES: Final = ("lse", "delta", "d_lse")
@@ -252,6 +256,26 @@ def lift_schedule(context: Context, facts: Signs) -> tuple[Function | None, list
     if faults or lifter.faults:
         return None, [*faults, *lifter.faults]
     return Function("work_tile", names, tuple(lifter.out), lifter.result, span=function.span), []
+
+
+def placed_faults(context: Context, facts: Signs) -> Iterator[Diagnostic]:
+    """CU429 unless `tile_at`, where there is one, gives the work tile of the coordinates that it takes."""
+    function = context.placed
+    if function is None:
+        return
+    lifter = RegionLifter(context, replace(facts, definitions=dict(facts.definitions)))
+    lifter.is_schedule = True
+    lifter.names.taken |= RESERVED
+    names = context.family.coordinates
+    faults = list(_bind_arguments(lifter, function, names))
+    if not faults:
+        _lift_body(lifter, function, True)
+    yield from (*faults, *lifter.faults)
+    sets = tuple(Assign(Attr(Name("tile"), name), Name(name)) for name in names)
+    if not faults and (tuple(lifter.out), lifter.result) != ((*sets, SET_UP), Name("tile")):
+        help = f"set {', '.join(names)} in turn, then `tile_setup(tile, p); return tile;`"
+        message = f"`{function.name}` does not give the work tile of its arguments"
+        yield Diagnostic(STRUCTURE, message, function.head_span, help=help)
 
 
 def _lift_body(lifter: RegionLifter, function: FunctionText, gives_value: bool) -> None:

@@ -46,6 +46,7 @@ from cubridge.ir.nodes import (
     RegisterTile,
     Stmt,
     Store,
+    StoreAsync,
     TensorMap,
     Tile,
     WgmmaFence,
@@ -256,7 +257,7 @@ def _tiles(kernel: Kernel, stmt: Stmt) -> Iterator[tuple[str, Stmt]]:
             case _:
                 pass
     match stmt:
-        case CopyAsync() | Copy() | Store():
+        case CopyAsync() | Copy() | Store() | StoreAsync():
             yield "tile + 1", replace(stmt, row=_plus(stmt.row, 64))
             yield "tile - 1", replace(stmt, row=_plus(stmt.row, -64))
         case RegionCall(_, args) if len(args) > 2:

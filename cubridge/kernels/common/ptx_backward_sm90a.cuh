@@ -14,9 +14,6 @@ DEVICE void bulk_reduce_add(float* dst_gmem, const void* src_smem, int bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
                  :: "l"(dst_gmem), "r"(smem_address(src_smem)), "r"(bytes) : "memory");
 }
-DEVICE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// returns when at most PENDING of this thread's bulk groups still read their source in shared memory
-template <int PENDING> DEVICE void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(PENDING) : "memory"); }
 
 // x, of which the compiler knows nothing: what is computed from it is computed again, not kept in registers over a loop
 DEVICE u32 opaque(u32 x) {
@@ -26,13 +23,6 @@ DEVICE u32 opaque(u32 x) {
 }
 
 // ---- shared memory ----
-// orders this thread's earlier writes of shared memory against the asynchronous proxy (wgmma, TMA) of whoever synchronises next
-DEVICE void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8
-DEVICE void stmatrix_x4(u32 dst_smem, u32 r0, u32 r1, u32 r2, u32 r3) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                 :: "r"(dst_smem), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
-}
 DEVICE void store_shared_16(void* dst_smem, float a, float b, float c, float d) {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(smem_address(dst_smem)), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }

@@ -34,6 +34,24 @@ DEVICE void load_tile_async(SharedTile<R, C>& dst, const TensorMap& src, Barrier
     #pragma unroll
     for (int panel = 0; panel < C / 64; ++panel) tma_load_4d(dst.data[panel], src, full, panel * 64, row0, h, b);
 }
+// CuIR: dst = cast(o, half)      the 64 rows of this consumer, by stmatrix: async_proxy_fence and a meeting before TMA reads them
+DEVICE void stage_tile(SharedTile<64, HEAD_DIM>& dst, const float (&o)[ROWS][O_COLS]) {
+    const int lane = thread_index() % 32, row = thread_index() % WARPGROUP / 32 * 16 + lane % 16;
+    const u32 row_address = smem_address(dst.data) + row * 128;
+    #pragma unroll
+    for (int n = 0; n < HEAD_DIM / 16; ++n) {
+        const u32 chunk = (u32)(n % 4 * 2 + lane / 16) ^ (row % 8);  // of 16 bytes, swizzled
+        stmatrix_x4(row_address + n / 4 * 64 * 128 + (chunk << 4), pack_half2(o[0][4 * n], o[0][4 * n + 1]),
+                    pack_half2(o[1][4 * n], o[1][4 * n + 1]), pack_half2(o[0][4 * n + 2], o[0][4 * n + 3]),
+                    pack_half2(o[1][4 * n + 2], o[1][4 * n + 3]));
+    }
+}
+// CuIR: store_async(dst[b, h, row0 : row0 + R], src)      one thread; joins its open bulk group; rows past the end are dropped
+template <int R, int C>
+DEVICE void store_tile_async(const TensorMap& dst, const SharedTile<R, C>& src, int b, int h, int row0) {
+    #pragma unroll
+    for (int panel = 0; panel < C / 64; ++panel) tma_store_4d(dst, src.data[panel], panel * 64, row0, h, b);
+}
 
 // Shared-memory matrix descriptor: 128-byte swizzle, addresses and strides in units of 16 bytes, 1024 bytes between groups of
 // 8 rows. Only the low word depends on the address, so the steps of a gemm are 32-bit additions to one base (shared memory

@@ -16,19 +16,18 @@
 #include "common/tile_sm90a.cuh"
 static_assert(CONSUMERS == 2, "two consumers take turns on the tensor cores");
 
-constexpr int NEXT_TURN = 2;  // named barrier NEXT_TURN + w: consumer w may start its gemms
+constexpr int NEXT_TURN = 2;                    // named barrier NEXT_TURN + w: consumer w may start its gemms
+constexpr int STAGING = NEXT_TURN + CONSUMERS;  // named barrier STAGING + w: consumer w alone, around its staged output
+constexpr int Q_SLOTS = 2;                      // of each consumer: the queries of the next work tile come during this one
 
 // Strides in elements. Each field says how the host fills it; sizes are B, Hq, Hk, Lq, Lk, D.
-// group_heads: query heads whose keys and values take at most 2 ** 25 bytes, which stay in L2.
+// group_heads: query heads whose keys and values take at most 2 ** 24 bytes, which stay in L2.
 struct Params {
     TensorMap q;           // @tensor_map q
     TensorMap k;           // @tensor_map k
     TensorMap v;           // @tensor_map v
-    half_t* o;             // @tensor o
+    TensorMap o;           // @tensor_map o
     float* lse;            // @tensor lse
-    i64 o_batch;           // @stride o 0
-    i64 o_head;            // @stride o 1
-    i64 o_row;             // @stride o 2
     int batch;             // @host B
     int heads_q;           // @host Hq
     int heads_kv;          // @host Hk
@@ -36,7 +35,7 @@ struct Params {
     int len_kv;            // @host Lk
     int q_blocks;          // @host ceil_div(Lq, BLOCK_Q)
     int work_count;        // @host B * Hq * ceil_div(Lq, BLOCK_Q)
-    int group_heads;       // @host minimum(B * Hq, maximum(1, 2 ** 25 // (4 * maximum(Lk, 1) * D)) * (Hq // Hk))
+    int group_heads;       // @host minimum(B * Hq, maximum(1, 2 ** 24 // (4 * maximum(Lk, 1) * D)) * (Hq // Hk))
     int* counters;         // @counters 2
     // @region params
     float exponent_scale;  // @host D ** -0.5 * LOG2E
@@ -44,11 +43,14 @@ struct Params {
 };
 
 struct SharedTiles {
-    SharedTile<64, HEAD_DIM> q[CONSUMERS];
+    SharedTile<64, HEAD_DIM> q[Q_SLOTS * CONSUMERS];  // slot x of consumer w: x * CONSUMERS + w
+    SharedTile<64, HEAD_DIM> o[CONSUMERS];            // on its way out
     SharedTile<BLOCK_KV, HEAD_DIM> k[STAGES], v[STAGES];
-    shared_int work;  // from the producer; a fixed address, since a slot of a ring would cost uniform registers
+    // From the producer: the next work and its coordinates, whose divisions stay off the consumers' way. Fixed addresses, since
+    // a slot of a ring would cost uniform registers.
+    shared_int work, work_b, work_h, work_hk, work_q_start;
     Barrier work_full, work_empty;
-    Barrier q_full[CONSUMERS], q_empty[CONSUMERS];
+    Barrier q_full[Q_SLOTS * CONSUMERS];  // who has read the next message is done with these queries: no q_empty
     Barrier k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
 };
 
@@ -196,13 +198,21 @@ DEVICE WorkTile work_tile(int work, const Params& p) {
     return tile;
 }
 
+// The work tile of these coordinates.
+DEVICE WorkTile tile_at(int b, int h, int hk, int q_start, const Params& p) {
+    WorkTile tile;
+    tile.b = b;
+    tile.h = h;
+    tile.hk = hk;
+    tile.q_start = q_start;
+    tile_setup(tile, p);
+    return tile;
+}
+
 KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
     SHARED_TILES(SharedTiles, smem);
     if (thread_index() == 0) {
-        for (int w = 0; w < CONSUMERS; ++w) {
-            barrier_init(smem.q_full[w], 1);
-            barrier_init(smem.q_empty[w], 1);
-        }
+        for (int x = 0; x < Q_SLOTS * CONSUMERS; ++x) barrier_init(smem.q_full[x], 1);
         for (int x = 0; x < STAGES; ++x) {
             barrier_init(smem.k_full[x], 1);
             barrier_init(smem.k_empty[x], CONSUMERS);
@@ -215,18 +225,22 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
     }
     block_sync();
     if (warpgroup_index() == 0) {
-        registers_release<24>();
+        registers_release<40>();
         if (thread_index() == 0) {
             Ring<STAGES> k_ring, v_ring;
-            Ring<1> q_ring, work_ring;
+            Ring<Q_SLOTS> q_ring;
+            Ring<1> work_ring;
             int work = block_index_x();
             for (;;) {
                 barrier_wait(smem.work_empty, work_ring.phase ^ 1);
                 smem.work = work;
-                barrier_arrive(smem.work_full);
-                work_ring.next();
                 if (work >= p.work_count) break;
                 const WorkTile tile = work_tile(work, p);
+                smem.work_b = tile.b;
+                smem.work_h = tile.h;
+                smem.work_hk = tile.hk;
+                smem.work_q_start = tile.q_start;
+                barrier_arrive(smem.work_full);
                 const KeySequence keys = key_sequence(tile, p);
                 const int count = key_count(keys, p);
                 // equal shares, or, where tiles differ in length, whoever is free takes the next
@@ -239,9 +253,9 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
                                     key_tile(keys, 0, p) * BLOCK_KV);
                     k_ring.next();
                     for (int w = 0; w < CONSUMERS; ++w) {
-                        barrier_wait(smem.q_empty[w], q_ring.phase ^ 1);
-                        barrier_expect_bytes(smem.q_full[w], SharedTile<64, HEAD_DIM>::BYTES);
-                        load_tile_async(smem.q[w], p.q, smem.q_full[w], tile.b, tile.h, tile.q_start + w * 64);
+                        const int free = q_ring.slot * CONSUMERS + w;
+                        barrier_expect_bytes(smem.q_full[free], SharedTile<64, HEAD_DIM>::BYTES);
+                        load_tile_async(smem.q[free], p.q, smem.q_full[free], tile.b, tile.h, tile.q_start + w * 64);
                     }
                     q_ring.next();
                     #pragma unroll 1
@@ -262,23 +276,26 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
                     }
                 }
                 work = grid_size_x() + next;
+                work_ring.next();
             }
+            barrier_arrive(smem.work_full);  // there is no more
             if (p.counters != nullptr) finish_counters(p.counters);
         }
     } else {
-        registers_take<240>();
+        registers_take<232>();
         const int wg = consumer_index();
         const bool leader = thread_index() % WARPGROUP == 0;
         Ring<STAGES> k_ring, v_ring;
-        Ring<1> q_ring, work_ring;
+        Ring<Q_SLOTS> q_ring;
+        Ring<1> work_ring;
         if (wg == 0) named_arrive(NEXT_TURN, CONSUMER_THREADS);  // in place of consumer 1: consumer 0 has the first turn
         for (;;) {
             barrier_wait(smem.work_full, work_ring.phase);
             const int work = smem.work;
+            if (work >= p.work_count) break;
+            const WorkTile tile = tile_at(smem.work_b, smem.work_h, smem.work_hk, smem.work_q_start, p);
             barrier_arrive(smem.work_empty);  // by every thread, since every thread has read it
             work_ring.next();
-            if (work >= p.work_count) break;
-            const WorkTile tile = work_tile(work, p);
             const KeySequence keys = key_sequence(tile, p);
             const int count = key_count(keys, p);
             float o[ROWS][O_COLS];
@@ -288,11 +305,12 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
             if (count > 0) {
                 float s[ROWS][S_COLS];
                 ProbTile probs;
+                const int q_slot = q_ring.slot * CONSUMERS + wg;
                 // prologue: the first key tile has no PV gemm to run beside
-                barrier_wait(smem.q_full[wg], q_ring.phase);
+                barrier_wait(smem.q_full[q_slot], q_ring.phase);
                 barrier_wait(smem.k_full[k_ring.slot], k_ring.phase);
                 wgmma_fence();
-                gemm_qk_async(s, smem.q[wg], smem.k[k_ring.slot]);
+                gemm_qk_async(s, smem.q[q_slot], smem.k[k_ring.slot]);
                 wgmma_commit();
                 wgmma_wait<0>();
                 if (leader) barrier_arrive(smem.k_empty[k_ring.slot]);
@@ -311,7 +329,7 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
                     barrier_wait(smem.k_full[k_ring.slot], k_ring.phase);
                     named_sync(NEXT_TURN + wg, CONSUMER_THREADS);
                     wgmma_fence();
-                    gemm_qk_async(s, smem.q[wg], smem.k[k_ring.slot]);
+                    gemm_qk_async(s, smem.q[q_slot], smem.k[k_ring.slot]);
                     wgmma_commit();   // group: s of t
                     gemm_pv_async(o, probs, smem.v[v_slot]);
                     wgmma_commit();   // group: o of t - 1
@@ -331,7 +349,6 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
                     row_probs(s, row, 1, n * BLOCK_KV, tile, p);
                     cast_probs(probs, s);
                 }
-                if (leader) barrier_arrive(smem.q_empty[wg]);
                 q_ring.next();
                 // epilogue: the PV gemm of the last key tile
                 wgmma_fence();
@@ -343,9 +360,17 @@ KERNEL(NUM_THREADS, 1) attention_forward(const __grid_constant__ Params p) {
             }
             float lse[ROWS];
             row_finalize(o, lse, row, tile, p);
-            const OutputView o_gmem = head_view(p.o, p.o_batch, p.o_head, p.o_row, tile.b, tile.h, p.len_q);
-            store_tile(o_gmem, tile.q_start, o);
+            if (leader) bulk_wait_read<0>();          // the output before this one has left
+            named_sync(STAGING + wg, WARPGROUP);
+            stage_tile(smem.o[wg], o);
+            async_proxy_fence();
+            named_sync(STAGING + wg, WARPGROUP);
+            if (leader) {
+                store_tile_async(p.o, smem.o[wg], tile.b, tile.h, tile.q_start + wg * 64);
+                bulk_commit();
+            }
             if (p.lse != nullptr) store_rows(row_view(p.lse, p.heads_q, tile.b, tile.h, p.len_q), tile.q_start, lse);
         }
+        if (leader) bulk_wait_read<0>();
     }
 }

@@ -40,12 +40,12 @@ def test_layout_is_the_compilers(arch: str) -> None:
 def test_bytes_of_the_values() -> None:
     contract = kernel_text("sm90a").contract
     values: dict[str, int | float | bytes] = {f.name: 0 for f in contract.params}
-    values |= {name: bytes([x]) * 128 for x, name in ((1, "q"), (2, "k"), (3, "v"))}
-    values |= {"o": 2**63, "o_row": -5, "len_q": 7, "exponent_scale": 0.25}
+    values |= {name: bytes([x]) * 128 for x, name in ((1, "q"), (2, "k"), (3, "v"), (4, "o"))}
+    values |= {"lse": 2**63, "len_q": 7, "exponent_scale": 0.25}
     data = pack(contract, values)
     at = {p.field.name: p.offset for p in layout(contract)[0]}
-    assert data[:384] == b"\1" * 128 + b"\2" * 128 + b"\3" * 128
-    assert struct.unpack_from("<Q", data, at["o"]) == (2**63,) and struct.unpack_from("<q", data, at["o_row"]) == (-5,)
+    assert data[:512] == b"\1" * 128 + b"\2" * 128 + b"\3" * 128 + b"\4" * 128
+    assert struct.unpack_from("<Q", data, at["lse"]) == (2**63,)
     assert struct.unpack_from("<i", data, at["len_q"]) == (7,) and struct.unpack_from(
         "<f", data, at["exponent_scale"]
     ) == (0.25,)

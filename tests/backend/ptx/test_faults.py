@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cubridge.backend.launch.device import KernelText
+from cubridge.backend.ptx.machine import Schedule
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.parser import parse_expr
 from tests.backend.ptx.running import launcher
@@ -51,7 +52,7 @@ def without(arch: str, statement: str, nth: int) -> KernelText:
     return replace(text, source=source)
 
 
-QK, QK_ASYNC = "gemm_qk(s, smem.q, smem.k[slot]);", "gemm_qk_async(s, smem.q[wg], smem.k[k_ring.slot]);"
+QK, QK_ASYNC = "gemm_qk(s, smem.q, smem.k[slot]);", "gemm_qk_async(s, smem.q[q_slot], smem.k[k_ring.slot]);"
 ROW_MAX = "const float m_max = fmaxf(row.m[r], row_max(s[r]));"
 PASS_TURN = "named_arrive(NEXT_TURN + (wg ^ 1), CONSUMER_THREADS);"
 PV, PV_ASYNC = "gemm_pv(o, probs, smem.v[slot]);", "gemm_pv_async(o, probs, smem.v[v_ring.slot]);"
@@ -70,11 +71,11 @@ PV, PV_ASYNC = "gemm_pv(o, probs, smem.v[slot]);", "gemm_pv_async(o, probs, smem
         ("sm80", "row_init(row, tile, p);", 0, "CU833", ""),
         ("sm90a", "barrier_init_fence();", 0, "CU833", ""),
         ("sm90a", "block_sync();", 0, "CU833", "barrier_wait(smem.work_full, work_ring.phase);"),
-        ("sm90a", "registers_release<24>();", 0, "CU832", ""),
-        ("sm90a", "registers_take<240>();", 0, "CU834", "registers_release<24>();"),
+        ("sm90a", "registers_release<40>();", 0, "CU832", ""),
+        ("sm90a", "registers_take<232>();", 0, "CU834", "registers_release<40>();"),
         ("sm90a", "barrier_wait(smem.work_empty, work_ring.phase ^ 1);", 0, "CU832", ""),
         ("sm90a", "barrier_wait(smem.k_empty[k_ring.slot], k_ring.phase ^ 1);", 0, "CU834", ""),
-        ("sm90a", "barrier_expect_bytes(smem.q_full[w], SharedTile<64, HEAD_DIM>::BYTES);", 0, "CU832", ""),
+        ("sm90a", "barrier_expect_bytes(smem.q_full[free], SharedTile<64, HEAD_DIM>::BYTES);", 0, "CU832", ""),
         ("sm90a", "if (p.counters != nullptr) finish_counters(p.counters);", 0, "CU834", ""),
         ("sm90a", "barrier_wait(smem.k_full[k_ring.slot], k_ring.phase);", 1, "CU833", QK_ASYNC),
         ("sm90a", "named_sync(NEXT_TURN + wg, CONSUMER_THREADS);", 0, "CU834", PASS_TURN),
@@ -83,6 +84,12 @@ PV, PV_ASYNC = "gemm_pv(o, probs, smem.v[slot]);", "gemm_pv_async(o, probs, smem
         ("sm90a", "wgmma_wait<1>();", 0, "CU833", ROW_MAX),
         ("sm90a", "wgmma_wait<0>();", 1, "CU833", ""),
         ("sm90a", "if (leader) barrier_arrive(smem.v_empty[v_slot]);", 0, "CU832", ""),
+        ("sm90a", "async_proxy_fence();", 0, "CU833", ""),
+        ("sm90a", "if (leader) bulk_wait_read<0>();", 0, "CU833", ""),
+        ("sm90a", "if (leader) bulk_wait_read<0>();", 1, "CU834", ""),
+        ("sm90a", "named_sync(STAGING + wg, WARPGROUP);", 0, "CU833", ""),
+        ("sm90a", "named_sync(STAGING + wg, WARPGROUP);", 1, "CU833", ""),
+        ("sm90a", "bulk_commit();", 0, "CU833", ""),
         ("sm90a", "row_rescale(o, row, tile, p);", 0, "none", ""),  # random data never rescales: the steep inputs do
     ],
 )  # fmt: skip
@@ -101,7 +108,8 @@ FINISH = "if (p.counters != nullptr) finish_counters(p.counters);"
 
 
 FENCE = "memory_fence();"
-WORK = (1, 6, 2, 150, 300, 64)  # the block that finishes last has not drawn last
+HOSTILE = (Schedule.HOSTILE,)
+WORK = (1, 6, 2, 150, 600, 64)  # in this order the block that finishes last has not drawn last
 
 
 @pytest.mark.parametrize(("before", "after", "refused"), [(FENCE, FENCE, False), (FENCE, "", True), ("", FENCE, True)])
@@ -110,11 +118,11 @@ def test_counters_are_reset_after_the_adds_of_all_blocks(before: str, after: str
     reset = f"{before} if (atomic_add(p.counters + 1, 1) == grid_size_x() - 1) {{ {after} p.counters[0] = p.counters[1] = 0; }}"
     text = kernel_text("sm90a", (FINISH, f"if (p.counters != nullptr) {{ {reset} }}"), equal_work=False)
     if not refused:
-        launcher(text)(*random_inputs(WORK))
-        launcher(kernel_text("sm90a", equal_work=False))(*random_inputs(WORK))
+        launcher(text, HOSTILE)(*random_inputs(WORK))
+        launcher(kernel_text("sm90a", equal_work=False), HOSTILE)(*random_inputs(WORK))
         return
     with pytest.raises(CuError) as caught:
-        launcher(text)(*random_inputs(WORK))
+        launcher(text, HOSTILE)(*random_inputs(WORK))
     found = caught.value.diagnostics[0]
     assert found.code == "CU833" and "overwritten without an order after the last write" in found.message
 
@@ -171,10 +179,10 @@ def test_division_by_zero() -> None:
 
 
 def test_warp_operation_in_one_thread() -> None:
-    old = "if (leader) barrier_arrive(smem.q_empty[wg]);"
-    new = "if (leader) barrier_arrive(smem.q_empty[uniform(wg)]);"
+    old = "if (leader) barrier_arrive(smem.v_empty[v_slot]);"
+    new = "if (leader) barrier_arrive(smem.v_empty[uniform(v_slot)]);"
     found = diagnostic_of(kernel_text("sm90a", (old, new)))
-    assert found.code == "CU832" and "uniform(wg)" in found.span.text
+    assert found.code == "CU832" and "uniform(v_slot)" in found.span.text
     assert "1 threads from thread 128 on wait here for the other lanes of their warp" in found.notes[0].message
 
 

@@ -74,14 +74,16 @@ def test_elements_that_the_macros_of_a_type_do_not_select(dtype: DType, macros: 
 
 def test_boxes_of_tensor_maps() -> None:
     contract = read_contract(KERNELS / "sm90a" / "attention_forward.toml")
-    q, k, v = contract.tensor_maps
+    q, k, v, o = contract.tensor_maps
     tall = replace(q, box=(q.box[0], _at("128"), *q.box[2:]))
     two_heads = replace(k, box=(*k.box[:2], _at("2"), k.box[3]))
-    faults = _caught({"tensor_maps": (tall, two_heads, replace(v, swizzle_bytes=64))}, "sm90a")
+    short = replace(o, box=(o.box[0], _at("16"), *o.box[2:]))
+    faults = _caught({"tensor_maps": (tall, two_heads, replace(v, swizzle_bytes=64), short)}, "sm90a")
     assert {(f.message, f.span.text.partition(" ")[0]) for f in faults} == {
         ("tensor map `v` swizzles otherwise than its tile, by 128 bytes", "swizzle_bytes"),
         ("the box of tensor map `q` is not a panel of 64 columns of its tile, of one head", "128"),
         ("the box of tensor map `k` is not a panel of 64 columns of its tile, of one head", "2"),
+        ("the box of tensor map `o` is not a panel of 64 columns of its tile, of one head", "16"),
     }
 
 
