@@ -24,6 +24,7 @@ from cubridge.judge.backward_mutants import backward_mutants
 from cubridge.judge.checker import approximations
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
 from cubridge.judge.gradient_runs import saved
+from cubridge.judge.list_mutants import wrong_walks
 from cubridge.judge.plan import gradient_cases
 
 Texts = tuple[KernelText, KernelText, KernelText]
@@ -109,7 +110,8 @@ def compile_texts(texts: Iterable[KernelText], dtype: str, dim: int, arch: str) 
 
 def _mutants(passes: Lowered) -> Iterator[tuple[str, Texts]]:
     """Wrong passes that a text can say."""
-    for name, wrong in backward_mutants(passes.targets, passes.gradient):
+    walks = ((name, passes.targets._replace(pairs=wrong)) for name, wrong in wrong_walks(passes.targets.pairs))
+    for name, wrong in (*backward_mutants(passes.targets, passes.gradient), *walks):
         try:
             yield name, passes.of(wrong).texts
         except CuError:

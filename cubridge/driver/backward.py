@@ -19,11 +19,14 @@ from cubridge.ir.diagnostics import CuError, Diagnostic, Refused
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.printer import to_text
 from cubridge.ir.spec import Shape
+from cubridge.ir.types import DTYPES
 from cubridge.judge.backward_mutants import backward_mutants
 from cubridge.judge.checker import approximations
 from cubridge.judge.findings import CaseResult, MutantResult
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
 from cubridge.judge.gradient_runs import Pass, run_pass, saved
+from cubridge.judge.list_makers import check_makers
+from cubridge.judge.list_mutants import wrong_walks
 from cubridge.judge.plan import Case, emulated_gradient_cases
 from cubridge.judge.tools import EMULATED_HEAD_DIM, compile_text
 from cubridge.judge.well_formed import verify_kernel
@@ -131,7 +134,8 @@ class _Check:
     def report(self, lowered: Lowered) -> BackwardReport:
         patched, texts = lowered.patched, lowered.texts
         problems = [*self._problems(*_CASES, dim=self.dim)]
-        cases = [self._case("value engine", p, self._run(self.targets, p)) for p in problems]
+        right = [self._run(self.targets, p) for p in problems]
+        cases = [self._case("value engine", p, got) for p, got in zip(problems, right, strict=True)]
         return BackwardReport(
             gradient=explain_gradient(self.gradient),
             changed={
@@ -139,8 +143,9 @@ class _Check:
                 for n, p in zip(NAMES, patched, strict=True)
             },
             cases=(*cases, *self._emulated(texts)),
-            mutants=tuple(
-                self._mutant(name, wrong, problems) for name, wrong in backward_mutants(self.targets, self.gradient)
+            mutants=(
+                *(self._mutant(n, wrong, problems) for n, wrong in backward_mutants(self.targets, self.gradient)),
+                *self._wrong_walks(problems, right),
             ),
             compiled=(compile_text(texts[1], self.dtype, self.dim),),
         )
@@ -170,6 +175,7 @@ class _Check:
     def _emulated(self, texts: tuple[KernelText, KernelText, KernelText]) -> Iterator[CaseResult]:
         dims = texts[1].contract.head_dims
         dim = EMULATED_HEAD_DIM if EMULATED_HEAD_DIM in dims else dims[0]
+        check_makers(PtxDevice(), texts[1], DTYPES[self.dtype], dim)
         launch = BackwardLauncher.of(PtxDevice(), texts, say=lambda _: None)
         for p in self._problems(*emulated_gradient_cases(self.attention.spec, dim), dim=dim):
             out, lse = saved(self.attention, p)
@@ -181,3 +187,14 @@ class _Check:
         except CuError as error:
             return MutantResult(name, "value engine", error.diagnostics[0].message)
         return MutantResult(name, "value engine" if told else None)
+
+    def _wrong_walks(self, problems: list[GradientProblem], right: list[Gradients]) -> Iterator[MutantResult]:
+        """Of lists of query tiles. A walk that gives the right bits in all problems is wrong in none of them, and left out."""
+        for name, pairs in wrong_walks(self.targets.pairs):
+            wrong = self.targets._replace(pairs=pairs)
+            if any(not _same(self._run(wrong, p), expected) for p, expected in zip(problems, right, strict=True)):
+                yield self._mutant(name, wrong, problems)
+
+
+def _same(one: Gradients, other: Gradients) -> bool:
+    return all(a.equal(b) for a, b in ((one.dq, other.dq), (one.dk, other.dk), (one.dv, other.dv)))

@@ -14,7 +14,7 @@ from torch import Tensor
 from cubridge.engine.values.gather import Elements
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate
-from cubridge.ir.nodes import Attr, Expr, Name, TileList
+from cubridge.ir.nodes import Attr, Expr, Name, QueryTileList, TileList
 
 MAX_ELEMENTS: Final = 1 << 24
 """Elements of the mask that are in memory at once."""
@@ -35,7 +35,7 @@ def tile_lists(kind: TileList, names: Mapping[str, Value], params: Params, devic
     if 0 in (shape.lists, shape.tiles):
         return torch.zeros(shape.lists, kind.HEAD + shape.tiles, dtype=torch.int16, device=device)
     some, every = _seen(kind.keep, shape, names, params, device)
-    return in_order(some, every).to(torch.int16)
+    return in_order(some, every, shape.turns(torch.arange(shape.lists, device=device))).to(torch.int16)
 
 
 def list_shape(kind: TileList, names: Mapping[str, Value], params: Params) -> ListShape:
@@ -43,10 +43,10 @@ def list_shape(kind: TileList, names: Mapping[str, Value], params: Params) -> Li
     hold."""
     shape = ListShape.of(kind, names, params)
     if shape.tiles > LARGEST:
-        raise _refused(kind, f"{shape.tiles} key tiles, and a list of them has entries of 16 bits")
+        raise _refused(kind, f"{shape.tiles} tiles, and a list of them has entries of 16 bits")
     if shape.lists * (shape.tiles + kind.HEAD) > MAX_ENTRIES:
         held = f"more than {MAX_ENTRIES >> 19} MiB"
-        raise _refused(kind, f"{shape.lists} lists of {shape.tiles} key tiles take {held}")
+        raise _refused(kind, f"{shape.lists} lists of {shape.tiles} tiles take {held}")
     return shape
 
 
@@ -86,19 +86,21 @@ class ListsOfRows:
 
     def _make(self, number: int) -> Tensor:
         size = self.size
-        first = number % size.per_head * size.rows
-        rows = self.rows[(self.rows >= first) & (self.rows < first + size.rows)]
+        first = number % size.per_head * size.per_list
+        rows = self.rows[(self.rows >= first) & (self.rows < first + size.per_list)]
         i = (rows if len(rows) else torch.tensor([first])).view(1, -1, 1, 1)
-        tiles = torch.arange(size.tiles)
-        return in_order(*_of_tiles(self.kind.keep, size, torch.tensor([number]), i, tiles, self.names, self.params))
+        tiles, numbers = torch.arange(size.tiles), torch.tensor([number])
+        seen = _of_tiles(self.kind.keep, size, numbers, i, tiles, self.names, self.params)
+        return in_order(*seen, size.turns(numbers))
 
 
-def in_order(some: Tensor, every: Tensor) -> Tensor:
-    """The lists of the tiles [lists, tiles] of which rows see `some` key and, among them, `every` key."""
+def in_order(some: Tensor, every: Tensor, turns: Tensor) -> Tensor:
+    """The lists of the tiles [lists, tiles] of which `some` pair is visible and, among them, `every` pair. `turns`: the tiles in
+    the order in which they come."""
     tiles = some.shape[1]
-    right = torch.arange(tiles - 1, -1, -1, device=some.device)
-    turn = torch.where(some, torch.where(every, tiles, 0), 2 * tiles) + right
-    order = tiles - 1 - turn.sort(dim=1).values % tiles
+    some, every = some.gather(1, turns), every.gather(1, turns)
+    kind = torch.where(some, torch.where(every, tiles, 0), 2 * tiles) + torch.arange(tiles, device=some.device)
+    order = turns.gather(1, kind.sort(dim=1).values % tiles)
     count, masked = some.sum(1, keepdim=True), (some & ~every).sum(1, keepdim=True)
     order = torch.where(torch.arange(tiles, device=some.device) < count, order, -1)
     return torch.cat((count, masked, order), dim=1)
@@ -106,12 +108,14 @@ def in_order(some: Tensor, every: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class ListShape:
-    """How many lists there are for each batch and head, what they are made for, and how large query rows and key tiles are."""
+    """How many lists there are for each batch and head, what they are made for, how many rows (or keys) a list is for, and how many
+    keys (or rows) a tile has."""
 
+    kind: type[TileList]
     sizes: Mapping[str, int]
     axes: tuple[str, ...]
-    rows: int
-    keys: int
+    per_list: int
+    per_tile: int
 
     @staticmethod
     def of(kind: TileList, names: Mapping[str, Value], params: Params) -> ListShape:
@@ -120,14 +124,20 @@ class ListShape:
 
         sizes = {name: int(names[name]) for name in ("B", "Hq", "Hk", "Lq", "Lk")}
         axes = tuple(axis.id for axis in kind.axes if isinstance(axis, Name))
-        rows, keys = number(kind.rows), number(kind.keys)
-        if rows < 1 or keys < 1:
-            raise _refused(kind, f"a list of key tiles is for {rows} query rows, and its tiles have {keys} keys")
-        return ListShape(sizes, axes, rows, keys)
+        per_list, per_tile = number(kind.per_list), number(kind.per_tile)
+        if per_list < 1 or per_tile < 1:
+            raise _refused(kind, f"a list is for {per_list} rows or keys, and its tiles have {per_tile}")
+        return ListShape(type(kind), sizes, axes, per_list, per_tile)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Of what lists are for, and of what tiles hold."""
+        of_lists, of_tiles = self.kind.LENGTHS
+        return self.sizes[of_lists], self.sizes[of_tiles]
 
     @property
     def per_head(self) -> int:
-        return -(-self.sizes["Lq"] // self.rows)
+        return -(-self.lengths[0] // self.per_list)
 
     @property
     def lists(self) -> int:
@@ -138,7 +148,15 @@ class ListShape:
 
     @property
     def tiles(self) -> int:
-        return -(-self.sizes["Lk"] // self.keys)
+        return -(-self.lengths[1] // self.per_tile)
+
+    def turns(self, lists: Tensor) -> Tensor:
+        """[lists, tiles]: the tiles in the order in which they come, of each kind."""
+        at = torch.arange(self.tiles, device=lists.device)
+        if self.kind is not QueryTileList:
+            return at.flip(0).expand(len(lists), -1)
+        first = lists % self.per_head * self.per_list // self.per_tile
+        return (first.view(-1, 1) + at) % max(1, self.tiles)
 
     def tile_fields(self, lists: Tensor) -> dict[str, Tensor]:
         """`tile.b`, `tile.h` and `tile.hk` of some lists; 0 where lists are not made for each."""
@@ -155,15 +173,16 @@ def _refused(kind: TileList, message: str) -> CuError:
 def _seen(
     keep: Expr, shape: ListShape, names: Mapping[str, Value], params: Params, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """[lists, tiles]: do the rows of a list see some key of a tile, and do they all see all of its keys."""
-    lists_at_once = max(1, MAX_ELEMENTS // (shape.rows * shape.keys * max(1, shape.tiles)))
-    tiles_at_once = max(1, MAX_ELEMENTS // (shape.rows * shape.keys * lists_at_once))
+    """[lists, tiles]: is some pair of a list and a tile visible, and are all of them."""
+    pairs = shape.per_list * shape.per_tile
+    lists_at_once = max(1, MAX_ELEMENTS // (pairs * max(1, shape.tiles)))
+    tiles_at_once = max(1, MAX_ELEMENTS // (pairs * lists_at_once))
     tiles = torch.arange(shape.tiles, device=device)
     some: list[Tensor] = []
     every: list[Tensor] = []
-    within = torch.arange(shape.rows, device=device).view(1, -1, 1, 1)
+    within = torch.arange(shape.per_list, device=device).view(1, -1, 1, 1)
     for lists in torch.arange(shape.lists, device=device).split(lists_at_once):
-        i = (lists % shape.per_head * shape.rows).view(-1, 1, 1, 1) + within
+        i = (lists % shape.per_head * shape.per_list).view(-1, 1, 1, 1) + within
         parts = [_of_tiles(keep, shape, lists, i, part, names, params) for part in tiles.split(tiles_at_once)]
         some.append(torch.cat([part for part, _ in parts], dim=1))
         every.append(torch.cat([part for _, part in parts], dim=1))
@@ -173,15 +192,18 @@ def _seen(
 def _of_tiles(
     keep: Expr, shape: ListShape, lists: Tensor, i: Tensor, tiles: Tensor, names: Mapping[str, Value], params: Params
 ) -> tuple[Tensor, Tensor]:
-    """`_seen` of some lists and some tiles, as far as rows i [lists, rows, 1, 1] tell."""
-    j = tiles.view(-1, 1) * shape.keys + torch.arange(shape.keys, device=lists.device)
-    last_row, last_key = shape.sizes["Lq"] - 1, shape.sizes["Lk"] - 1
-    here: dict[Expr, Value] = {Name("i"): i.clamp_max(last_row).int(), Name("j"): j.clamp_max(last_key).int()}
+    """`_seen` of some lists and some tiles, as far as rows i [lists, rows, 1, 1] tell: keys, of lists of query tiles."""
+    j = tiles.view(-1, 1) * shape.per_tile + torch.arange(shape.per_tile, device=lists.device)
+    last_row, last_key = (length - 1 for length in shape.lengths)
+    row, key = map(Name, shape.kind.INDICES)
+    here: dict[Expr, Value] = {row: i.clamp_max(last_row).int(), key: j.clamp_max(last_key).int()}
     here |= {Attr(Name("tile"), n): v.view(-1, 1, 1, 1).int() for n, v in shape.tile_fields(lists).items()}
     kept = evaluate(keep, reader(names, params, here))
     if not isinstance(kept, Tensor):
         kept = torch.full((), bool(kept), device=lists.device)
-    kept = kept.expand(len(lists), i.shape[1], len(tiles), shape.keys) & (j <= last_key)
+    kept = kept.expand(len(lists), i.shape[1], len(tiles), shape.per_tile) & (j <= last_key)
+    if shape.kind is QueryTileList:
+        kept = kept & (i <= last_row)
     return kept.any(3).any(1), kept.all(3).all(1)
 
 

@@ -34,7 +34,7 @@ from cubridge.ir.contract import (
     TileListAddress,
 )
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Expr, Node, TileList
+from cubridge.ir.nodes import Expr, Node, QueryTileList, TileList
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.walk import rewrite
@@ -43,7 +43,7 @@ _STRUCT: Final = re.compile(rb"^[ \t]*struct[ \t]+Params[ \t]*\{[ \t]*(//[^\n]*)
 _FIELD: Final = re.compile(r"^(?:const\s+)?(\w+)\s*(\*?)\s*(\w+)\s*;$")
 _CAPTURED: Final = re.compile(r"^(\w+)\[(.*)\](?:\s+pad\s+(\d+))?$")
 _TILES: Final = re.compile(r"^\[(.*?)\]\s+(.+?)\s+x\s+(.+?)\s+where\s+(.+)$")
-_FORMS: Final = "`@tensor`, `@stride`, `@tensor_map`, `@host`, `@captured`, `@tiles` or `@counters`"
+_FORMS: Final = "`@tensor`, `@stride`, `@tensor_map`, `@host`, `@captured`, `@tiles`, `@query_tiles` or `@counters`"
 
 _C_TYPES: Final[dict[str, tuple[CType, ...]]] = {
     "tensor": (CType.HALF_POINTER, CType.FLOAT_POINTER),
@@ -52,6 +52,7 @@ _C_TYPES: Final[dict[str, tuple[CType, ...]]] = {
     "host": (CType.INT, CType.I64, CType.FLOAT),
     "captured": (CType.FLOAT_POINTER, CType.INT_POINTER),
     "tiles": (CType.SHORT_POINTER,),
+    "query_tiles": (CType.SHORT_POINTER,),
     "counters": (CType.INT_POINTER,),
 }
 
@@ -203,12 +204,16 @@ def _captured(a: _Annotation) -> FieldValue:
     return CapturedAddress(match[1], tuple(a.expr(text.strip()) for text in extents), int(match[3] or 1))
 
 
-def _tiles(a: _Annotation) -> FieldValue:
+def _tiles(a: _Annotation, kind: type[TileList] = TileList) -> FieldValue:
     match = _TILES.match(a.text)
     if match is None:
-        _fail("CU453", "`@tiles` takes [AXES] ROWS x KEYS where PREDICATE", a.span)
+        _fail("CU453", "`@tiles`, `@query_tiles` take [AXES] ROWS x KEYS where PREDICATE", a.span)
     axes = tuple(a.expr(text.strip()) for text in _split(match[1]) if text.strip())
-    return TileListAddress(TileList(a.expr(match[2]), a.expr(match[3]), a.expr(match[4]), axes, span=a.span))
+    return TileListAddress(kind(a.expr(match[2]), a.expr(match[3]), a.expr(match[4]), axes, span=a.span))
+
+
+def _query_tiles(a: _Annotation) -> FieldValue:
+    return _tiles(a, QueryTileList)
 
 
 def _counters(a: _Annotation) -> FieldValue:
@@ -224,6 +229,7 @@ _READERS: Final[dict[str, Callable[[_Annotation], FieldValue]]] = {
     "host": _host,
     "captured": _captured,
     "tiles": _tiles,
+    "query_tiles": _query_tiles,
     "counters": _counters,
 }
 

@@ -186,16 +186,50 @@ class TileList(FieldType):
 
     HEAD: ClassVar[int] = 2
     """Entries before the first tile."""
+    INDICES: ClassVar[tuple[str, str]] = ("i", "j")
+    """In `keep`: of what a list is for, and of what its tiles hold."""
+    LENGTHS: ClassVar[tuple[str, str]] = ("Lq", "Lk")
     dtype: ClassVar[DType] = DType.I32
     pad: ClassVar[int] = 1
 
     @property
+    def per_list(self) -> Expr:
+        """How many rows a list is for."""
+        return self.rows
+
+    @property
+    def per_tile(self) -> Expr:
+        """How many keys a tile of a list has."""
+        return self.keys
+
+    @property
     def extents(self) -> tuple[Expr, ...]:
         """Lists, and entries of one."""
-        lists: Expr = Call("ceil_div", (Name("Lq"), self.rows))
+        of_lists, of_tiles = map(Name, self.LENGTHS)
+        lists: Expr = Call("ceil_div", (of_lists, self.per_list))
         for axis in reversed(self.axes):
             lists = Binary("*", axis, lists)
-        return lists, Binary("+", Call("ceil_div", (Name("Lk"), self.keys)), IntLit(self.HEAD))
+        return lists, Binary("+", Call("ceil_div", (of_tiles, self.per_tile)), IntLit(self.HEAD))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTileList(TileList):
+    """The same with queries and keys exchanged: lists of query tiles of `rows` rows, one for each `keys` keys. The first of each
+    kind is the tile at the place of the keys, or the next one after it; behind the last tile follow those from the left. Key tiles
+    then begin at different query tiles. What ends past the last key or row is seen in part."""
+
+    INDICES: ClassVar[tuple[str, str]] = ("j", "i")
+    LENGTHS: ClassVar[tuple[str, str]] = ("Lk", "Lq")
+
+    @property
+    def per_list(self) -> Expr:
+        """How many keys a list is for."""
+        return self.keys
+
+    @property
+    def per_tile(self) -> Expr:
+        """How many rows a tile of a list has."""
+        return self.rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Wrong kernels of another kind than wrong specs: right in their mask, wrong in the lists of key tiles that they walk."""
+"""Wrong kernels of another kind than wrong specs: right in their mask, wrong in the lists of tiles that they walk."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cubridge.engine.dense import spec_values
 from cubridge.engine.values.launch import Launch, parameters
 from cubridge.ir.nodes import SIZES, Binary, Call, Expr, Index, IntLit, Kernel, Name, Node, TileList
+from cubridge.ir.region_types import family_of
 from cubridge.ir.tile_shape import size_of
 from cubridge.ir.walk import rewrite
 from cubridge.judge.runners import LAUNCH_CONSTANTS
@@ -30,42 +31,55 @@ Mutation = Callable[[Kernel], Kernel]
 
 def list_mutants(kernel: Kernel, spec: AttentionSpec, problems: list[Problem]) -> Iterator[tuple[str, Kernel, Problem]]:
     """Each wrong walk of the lists of `kernel`, with the first of `problems` whose result it moves beyond the bound."""
-    if not any(isinstance(f.type, TileList) for f in kernel.params):
-        return
-    for name, mutate in MUTATIONS.items():
-        wrong = mutate(kernel)
+    for name, wrong in wrong_walks(kernel):
         shown = next((p for p in problems if _moves(wrong, spec, p)), None)
         if shown is not None:
             yield name, wrong, shown
 
 
+def wrong_walks(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Each wrong walk of the lists of `kernel`, by name; none where it has no lists."""
+    if any(isinstance(f.type, TileList) for f in kernel.params):
+        yield from ((name, mutate(kernel)) for name, mutate in MUTATIONS.items())
+
+
 def _last_tile_lost(kernel: Kernel) -> Kernel:
-    count = kernel.region("key_count").result
+    _, counts, *_ = family_of(kernel).walk
+    count = kernel.region(counts).result
     assert count is not None
-    return with_region(kernel, "key_count", (), Call("maximum", (Binary("-", count, IntLit(1)), IntLit(0))))
+    return with_region(kernel, counts, (), Call("maximum", (Binary("-", count, IntLit(1)), IntLit(0))))
 
 
 def _masked_tile_as_full(kernel: Kernel) -> Kernel:
     def change(node: Node) -> Node:
         return Binary("+", node, IntLit(1)) if isinstance(node, Name) and node.id == "t" else node
 
-    return replace(kernel, regions=tuple(rewrite(r, change) if r.name == "key_masked" else r for r in kernel.regions))
+    *_, masked = family_of(kernel).walk
+    return _changed(kernel, masked, change)
 
 
-def _next_query_tile(kernel: Kernel) -> Kernel:
-    last = Binary("-", Name("Lq"), IntLit(1))
-    following = Call("minimum", (Binary("+", tile("q_start"), tile_shape(kernel).queries), last))
+def _next_tile(kernel: Kernel) -> Kernel:
+    """The list of the next query tile; of a backward kernel that of the next key tile."""
+    shape, origin = tile_shape(kernel), family_of(kernel).origin
+    length, size = (Name("Lq"), shape.queries) if origin == tile("q_start") else (Name("Lk"), shape.keys)
+    following = Call("minimum", (Binary("+", origin, size), Binary("-", length, IntLit(1))))
+    return _changed(kernel, family_of(kernel).walk[0], lambda node: following if node == origin else node)
 
-    def change(node: Node) -> Node:
-        return following if node == tile("q_start") else node
 
-    return replace(kernel, regions=tuple(rewrite(r, change) if r.name == "key_sequence" else r for r in kernel.regions))
+def _next_batch(kernel: Kernel) -> Kernel:
+    following = Binary("%", Binary("+", tile("b"), IntLit(1)), Name("B"))
+    return _changed(kernel, family_of(kernel).walk[0], lambda node: following if node == tile("b") else node)
+
+
+def _changed(kernel: Kernel, region: str, change: Callable[[Node], Node]) -> Kernel:
+    return replace(kernel, regions=tuple(rewrite(r, change) if r.name == region else r for r in kernel.regions))
 
 
 MUTATIONS: Final[dict[str, Mutation]] = {
     "last listed tile lost": _last_tile_lost,
     "masked tile walked as full": _masked_tile_as_full,
-    "list of the next query tile": _next_query_tile,
+    "list of the next tile": _next_tile,
+    "list of the next batch": _next_batch,
 }
 
 

@@ -45,6 +45,7 @@ from cubridge.passes.coerce import Coercion
 from cubridge.passes.host_params import HostParams
 from cubridge.passes.mask import IN_RANGE
 from cubridge.passes.names import resolve
+from cubridge.passes.query_lists import with_query_lists
 from cubridge.passes.query_range import with_query_sequence
 from cubridge.passes.regions import assign, free_name, masked, param, with_region
 from cubridge.passes.truths import with_truths
@@ -215,7 +216,15 @@ class _Pairs:
         if seen != IN_RANGE:
             mask = resolve(with_truths(self.g.mask, self.g.forward), self.forward, ("s", "i", "j"))
             mask = Coercion(self.forward).predicate(mask)
-            self.kernel = with_query_sequence(self.kernel, self.forward, mask)
+            self.kernel = self._walks(mask)
+
+    def _walks(self, mask: Expr) -> Kernel:
+        """Lists of query tiles where the forward walks lists of key tiles; none of a mask that reads the query head, since one list
+        would be for all heads of a key head."""
+        listed = next((f.type for f in self.forward.params if isinstance(f.type, TileList)), None)
+        if listed is None or len(listed.axes) > 1:
+            return with_query_sequence(self.kernel, self.forward, mask)
+        return with_query_lists(self.kernel, self._own(listed.keep), listed.axes)
 
     def _weight(self) -> Expr:
         """What weights are, times what the output's sum is multiplied by: the reference of a softmax is the saved `lse`."""
@@ -403,8 +412,8 @@ def _row_values(forward: Kernel) -> dict[Expr, Expr]:
 
 
 def _without_unread(kernel: Kernel) -> Kernel:
-    """Without parameters of the variant that no region reads."""
-    read = {n.name for r in kernel.regions for n in walk(r) if isinstance(n, Attr) and n.base == Name("p")} | {
-        "grad_scale"
-    }
+    """Without parameters of the variant that no region and no list reads."""
+    lists = [f for f in kernel.params if isinstance(f.type, TileList)]
+    reads = (n for part in (*kernel.regions, *lists) for n in walk(part) if isinstance(n, Attr) and n.base == Name("p"))
+    read = {"grad_scale", *(n.name for n in reads)}
     return replace(kernel, params=tuple(f for f in kernel.params if f.fixed or f.name in read))

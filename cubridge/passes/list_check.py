@@ -1,8 +1,11 @@
-"""A kernel that walks lists of key tiles, against its mask: lists of made-up data, each tile judged by its elements."""
+"""A kernel that walks lists of tiles, against its mask: lists of made-up data, each tile judged by its elements.
+
+A backward kernel's are lists of query tiles: there the rows of this module are keys, and its keys are queries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -12,7 +15,8 @@ from torch import Tensor
 from cubridge.engine.tile_lists import Value, reader, tile_lists
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.evaluate import evaluate, evaluate_number
-from cubridge.ir.nodes import Captured, Expr, Kernel, Name, Scalar, TileList
+from cubridge.ir.nodes import Attr, Captured, Expr, Kernel, Name, Scalar, TileList
+from cubridge.ir.region_types import family_of
 from cubridge.ir.tile_shape import size_of
 from cubridge.ir.walk import free_names
 from cubridge.passes.regions import param, tile
@@ -72,16 +76,36 @@ def runs(shape: tuple[int, ...], run: int, generator: torch.Generator, most: int
 
 
 def _faults(kernel: Kernel, predicate: Expr, names: dict[str, Value], params: dict[str, Value]) -> Iterator[TileFault]:
-    shape = tile_shape(kernel)
-    rows, keys = size_of(kernel, shape.queries), size_of(kernel, shape.keys)
+    sides = _Sides.of(kernel)
     known: dict[Expr, Value] = {Name(n): v for n, v in names.items()}
     known.update((param(n), v) for n, v in params.items())
     for b, h in product(range(2), range(2)):
         fields = {"b": b, "h": h, "hk": 0}
-        seen = _visible(predicate, names, params, fields, keys)
-        for q_start in range(0, len(seen), rows):
-            here = {**known, **_of_tile(fields | {"q_start": q_start})}
-            yield from _tile_faults(kernel, seen[q_start : q_start + rows], here, q_start)
+        seen = _visible(predicate, names, params, fields, sides)
+        for start in range(0, len(seen), sides.per_list):
+            here = {**known, **_of_tile(fields), sides.origin: start}
+            yield from _tile_faults(kernel, seen[start : start + sides.per_list], here, start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """`origin`: the first of what a list is for; `row`, `key`: indices of what it is for and of what its tiles hold; `hides`: are
+    rows past the last one, and keys, hidden."""
+
+    origin: Attr
+    row: Name
+    key: Name
+    per_list: int
+    per_tile: int
+    hides: bool
+
+    @staticmethod
+    def of(kernel: Kernel) -> _Sides:
+        shape, origin = tile_shape(kernel), family_of(kernel).origin
+        queries, keys = size_of(kernel, shape.queries), size_of(kernel, shape.keys)
+        if origin == tile("q_start"):
+            return _Sides(origin, Name("i"), Name("j"), queries, keys, False)
+        return _Sides(origin, Name("j"), Name("i"), keys, queries, True)
 
 
 def _of_tile(fields: dict[str, int]) -> dict[Expr, Value]:
@@ -89,16 +113,18 @@ def _of_tile(fields: dict[str, int]) -> dict[Expr, Value]:
 
 
 def _visible(
-    predicate: Expr, names: dict[str, Value], params: dict[str, Value], fields: dict[str, int], keys: int
+    predicate: Expr, names: dict[str, Value], params: dict[str, Value], fields: dict[str, int], sides: _Sides
 ) -> Tensor:
     """[queries, key tiles, keys]: what each row of one head sees."""
     length = int(names["Lq"])
-    j = torch.arange(-(-length // keys) * keys, dtype=torch.int32)
-    here = _of_tile(fields)
-    here |= {Name("i"): torch.arange(length, dtype=torch.int32).view(-1, 1), Name("j"): j}
-    visible = evaluate(predicate, reader(names, params, here))
+    rows = -(-length // sides.per_list) * sides.per_list if sides.hides else length
+    i = torch.arange(rows, dtype=torch.int32).view(-1, 1)
+    j = torch.arange(-(-length // sides.per_tile) * sides.per_tile, dtype=torch.int32)
+    visible = evaluate(predicate, reader(names, params, _of_tile(fields) | {sides.row: i, sides.key: j}))
     assert isinstance(visible, Tensor)
-    return visible.expand(length, len(j)).view(length, -1, keys)
+    if sides.hides:
+        visible = visible & (i < length) & (j < length)
+    return visible.expand(rows, len(j)).view(rows, -1, sides.per_tile)
 
 
 def _tile_faults(kernel: Kernel, seen: Tensor, values: Values, q_start: int) -> Iterator[TileFault]:

@@ -156,9 +156,13 @@ def _axes(keep: Expr) -> tuple[Expr, ...]:
 
 def _rows(kind: TileList, shape: TileShape) -> Expr:
     """Query rows of one list: a query tile, or as many as it takes to stay within `MOST_ENTRIES`."""
-    entries, size = replace(kind, rows=shape.queries).extents
-    shared = Call("ceil_div", (Binary("*", entries, size), Binary("**", IntLit(2), IntLit(MOST_ENTRIES))))
-    return Binary("*", shape.queries, shared)
+    return Binary("*", shape.queries, lists_together(replace(kind, rows=shape.queries)))
+
+
+def lists_together(kind: TileList) -> Expr:
+    """How many of these lists must be one to stay within `MOST_ENTRIES`."""
+    lists, entries = kind.extents
+    return Call("ceil_div", (Binary("*", lists, entries), Binary("**", IntLit(2), IntLit(MOST_ENTRIES))))
 
 
 def _number(kind: TileList) -> Expr:

@@ -26,6 +26,7 @@ from cubridge.ir.nodes import (
     Row,
     Scalar,
 )
+from cubridge.ir.region_types import family_of
 from cubridge.ir.walk import free_names, rewrite, walk
 from cubridge.passes.shape import tile_shape
 from cubridge.passes.tiles import Box, Interval, Truth, truth
@@ -58,17 +59,18 @@ class TileFault:
 
 
 def visits(kernel: Kernel, values: Values) -> list[Visit]:
-    """The key tiles that the query tile of `values` visits, in order."""
-    keys = _record(kernel.region("key_sequence"), values)
-    count = _result(kernel.region("key_count"), keys)
-    steps = ({**keys, Name("t"): t} for t in range(count))
-    return [Visit(_result(kernel.region("key_tile"), s), bool(_result(kernel.region("key_masked"), s))) for s in steps]
+    """The key tiles that the query tile of `values` visits, in order; of a backward kernel the query tiles of a key tile."""
+    family = family_of(kernel)
+    sequence, count, tile, masked = map(kernel.region, family.walk)
+    keys = _record(sequence, values, Name(family.sequence))
+    steps = ({**keys, Name("t"): t} for t in range(_result(count, keys)))
+    return [Visit(_result(tile, s), bool(_result(masked, s))) for s in steps]
 
 
-def _record(region: Function, values: Values) -> Names:
+def _record(region: Function, values: Values, scope: Name) -> Names:
     names = _run(region, values)
     assert isinstance(region.result, Record)
-    fields = {Attr(Name("keys"), f.name): _number(f.value, names) for f in region.result.fields}
+    fields = {Attr(scope, f.name): _number(f.value, names) for f in region.result.fields}
     return {**values, **fields}
 
 

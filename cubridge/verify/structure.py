@@ -24,6 +24,7 @@ from cubridge.ir.nodes import (
     Name,
     Node,
     Partial,
+    QueryTileList,
     Row,
     Scalar,
     SharedValue,
@@ -179,13 +180,15 @@ _NEEDS_AXES: Final = {"b": 1, "h": 2, "hk": 2}
 
 def _check_tile_list(kernel: Kernel, kind: TileList) -> None:
     scope = tile_list_scope(kernel)
-    _positive(kernel, kind.keys)
-    if not infer(kind.rows, scope).dtype.is_int:
-        fail("CU202", "the rows of a list are an integer", kind.rows)
+    _positive(kernel, kind.per_tile)
+    if not infer(kind.per_list, scope).dtype.is_int:
+        fail("CU202", "the rows or keys of a list are an integer", kind.per_list)
     if infer(kind.keep, scope).dtype is not DType.BOOL:
         fail("CU202", "a tile list is made of a truth for each row and key", kind.keep)
     if kind.axes not in _LIST_AXES:
         raise CuError(Diagnostic("CU206", "the axes of a tile list are none, `B`, or `B, Hq`", kind.span))
+    if isinstance(kind, QueryTileList) and len(kind.axes) == 2:
+        raise CuError(Diagnostic("CU206", "a list of query tiles is for all query heads of its keys", kind.span))
     for node in walk(kind.keep):
         if isinstance(node, Attr) and node.base == Name("tile") and _NEEDS_AXES[node.name] > len(kind.axes):
             fail("CU206", f"lists that are not made for each `tile.{node.name}` cannot depend on it", node)

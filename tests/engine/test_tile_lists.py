@@ -13,7 +13,7 @@ from torch import Tensor
 from cubridge.engine import tile_lists as module
 from cubridge.engine.tile_lists import ListsOfRows, Value, tile_lists
 from cubridge.ir.diagnostics import CuError
-from cubridge.ir.nodes import IntLit, Name, TileList
+from cubridge.ir.nodes import IntLit, Name, QueryTileList, TileList
 from cubridge.ir.parser import parse_expr
 
 CPU: Final = torch.device("cpu")
@@ -104,6 +104,27 @@ def test_lists_are_those_of_the_mask(mask: str, data: str) -> None:
         assert _listed(lists) == _brute_force(formula(i, j, given).expand(B, -1, -1), rows, keys), length
 
 
+@pytest.mark.parametrize("mask", ["causal documents", "share question", "keys"])
+def test_lists_of_query_tiles_are_those_of_the_mask(mask: str) -> None:
+    text, formula = MASKS[mask]
+    for data, length, rows, keys in (("runs", 300, 64, 128), ("no order", 200, 64, 32), ("runs", 513, 32, 256)):
+        given = {"doc": DATA[data](length).int(), "other": (torch.arange(length) % 150 // 50).expand(B, length).int()}
+        kind = QueryTileList(IntLit(rows), IntLit(keys), parse_expr(text), BATCH)
+        lists = _listed(tile_lists(kind, _names(length), given, CPU))
+        seen = formula(torch.arange(length)[:, None], torch.arange(length)[None], given).expand(B, -1, -1)
+        tiles, per_batch = -(-length // rows), -(-length // keys)
+        for number, (count, masked, *listed) in enumerate(lists):
+            first = number % per_batch * keys
+            of_keys = seen[number // per_batch, :, first : first + keys]
+            parts = [of_keys[t * rows : (t + 1) * rows] for t in range(tiles)]
+            filled = len(of_keys[0]) == keys
+            whole = [t for t in range(tiles) if filled and len(parts[t]) == rows and bool(parts[t].all())]
+            turn = [*range(first // rows, tiles), *range(min(first // rows, tiles))]
+            wanted = [t for t in turn if bool(parts[t].any()) and t not in whole]
+            assert (count, masked) == (len(listed), len(wanted))
+            assert listed == [*wanted, *(t for t in turn if t in whole)]
+
+
 def test_a_mask_that_depends_on_the_head_has_a_list_for_each() -> None:
     kind = TileList(IntLit(64), IntLit(64), parse_expr("p.reach[tile.h, i] > j"), (Name("B"), Name("Hq")))
     reach = torch.arange(4 * 130).view(4, 130).int()
@@ -145,10 +166,10 @@ def test_no_keys_are_no_tiles() -> None:
 @pytest.mark.parametrize(
     ("rows", "keys", "names", "message"),
     [
-        (64, 32, {"Lk": 32768 * 32}, "32768 key tiles, and a list of them has entries of 16 bits"),
-        (1, 32, {"Lq": 3000, "Lk": 32000 * 32}, "3000 lists of 32000 key tiles take more than 128 MiB"),
-        (0, 32, {}, "for 0 query rows, and its tiles have 32 keys"),
-        (64, 0, {}, "for 64 query rows, and its tiles have 0 keys"),
+        (64, 32, {"Lk": 32768 * 32}, "32768 tiles, and a list of them has entries of 16 bits"),
+        (1, 32, {"Lq": 3000, "Lk": 32000 * 32}, "3000 lists of 32000 tiles take more than 128 MiB"),
+        (0, 32, {}, "for 0 rows or keys, and its tiles have 32"),
+        (64, 0, {}, "for 64 rows or keys, and its tiles have 0"),
     ],
 )
 def test_lists_that_nothing_holds_are_refused(rows: int, keys: int, names: dict[str, Value], message: str) -> None:

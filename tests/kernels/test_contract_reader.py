@@ -99,7 +99,11 @@ def test_forms_in_the_order_of_the_contract(tmp_path: Path) -> None:
         ("    half_t* a;  // @tensor o", "CU454", "is called `o`, not `a`"),
         ("    const float* a;  // @captured slope", "CU453", "`@captured` takes"),
         ("    const float* a;  // @captured slope[Hq] pad 0", "CU453", "`@captured` takes"),
-        ("    const short* a;  // @tiles [B] 128 x 64", "CU453", "`@tiles` takes [AXES] ROWS x KEYS where PREDICATE"),
+        (
+            "    const short* a;  // @tiles [B] 128 x 64",
+            "CU453",
+            "`@query_tiles` take [AXES] ROWS x KEYS where PREDICATE",
+        ),
         ("    const short* a;  // @tiles [B] 128 x 64 where i <", "CU101", ""),
         ("    const int* a;  // @tiles [B] 128 x 64 where i < j", "CU454", "`@tiles` fills a `short*`"),
         ("    int* a;  // @counters", "CU453", "how many"),

@@ -10,25 +10,31 @@ import pytest
 import torch
 
 from cubridge.backend.launch.backward import BackwardLauncher
-from cubridge.backend.ptx.device import PtxDevice
+from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.driver.kernels import choose_kernel
 from cubridge.driver.lift import lift_kernel
 from cubridge.driver.lower import lower_kernel, patched_source
 from cubridge.driver.reference import TracedReference, read_reference
 from cubridge.driver.transfer import transfer_before_checks
 from cubridge.engine.dense_gradient import Gradients
+from cubridge.ir.algebra.exprs import both
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.gradient import GradientSpec
-from cubridge.ir.nodes import FloatLit, Name
+from cubridge.ir.nodes import FloatLit, Name, TileList
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_function
 from cubridge.ir.spec import Shape
+from cubridge.ir.types import DType
 from cubridge.judge.checker import approximations
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
 from cubridge.judge.gradient_runs import Pass, run_pass, saved
+from cubridge.judge.list_makers import check_makers
+from cubridge.judge.list_mutants import wrong_walks
 from cubridge.judge.well_formed import find_faults
 from cubridge.passes.gradient import Targets, backward_targets
+from cubridge.passes.list_check import list_fault
+from cubridge.passes.mask import IN_RANGE
 from tests.support.backward import BACKWARD, lifted_backward
 from tests.support.readings import reading
 from tests.support.variants import EXAMPLES
@@ -81,6 +87,13 @@ REGIONS: Final = {
     dp = where(w > 0.0, dp * p.weight_scale, 0.0)""",
     ("documents_causal", "mask"): """
     s = where((j <= minimum(i, Lk - 1)) & (p.doc[tile.b, j] == p.doc[tile.b, maximum(minimum(i, Lq - 1), 0)]), s, -inf)""",
+    ("documents_causal", "query_sequence"): """
+    list = tile.b * ceil_div(Lk, p.list_keys) + tile.kv_start // p.list_keys
+    count = p.tiles[list, 0]
+    masked = p.tiles[list, 1]
+    return QuerySequence(list=list, count=count, masked=masked)""",
+    ("documents_causal", "query_tile"): """
+    return p.tiles[queries.list, t + 2]""",
     ("comb", "score_grad"): """
     ds = ds * kept.slope""",
 }
@@ -92,7 +105,7 @@ def test_regions(name: str, region: str) -> None:
     assert body == REGIONS[name, region]
 
 
-@pytest.mark.parametrize("name", ["alibi", "relu_causal", "global_sliding_window"])
+@pytest.mark.parametrize("name", ["alibi", "relu_causal", "global_sliding_window", "documents_causal"])
 def test_gradients_are_right(name: str) -> None:
     kernels = targets(name)
     assert [find_faults(k) for k in (kernels.rows, kernels.pairs, kernels.last)] == [(), (), ()]
@@ -109,7 +122,34 @@ def test_gradients_of_all_examples(name: str) -> None:
         assert p.accepts(run_pass(Pass(kernels.rows, kernels.pairs, kernels.last), reading(name).attention, p))
 
 
-@pytest.mark.parametrize("name", ["softcap", "comb"])
+def test_lists_of_query_tiles_are_walked_right() -> None:
+    """The check of passes finds every other walk, and gradients those that this problem shows, whose batches are alike."""
+    kernels, p = targets("documents_causal"), problem("documents_causal", shape=Shape(2, 2, 2, 257, 257, 64))
+    keep = next(f.type for f in kernels.pairs.params if isinstance(f.type, TileList)).keep
+    assert list_fault(kernels.pairs, both(keep, IN_RANGE)) is None
+    found: list[str] = []
+    for name, wrong in wrong_walks(kernels.pairs):
+        got = run_pass(Pass(kernels.rows, wrong, kernels.last), reading("documents_causal").attention, p)
+        assert list_fault(wrong, both(keep, IN_RANGE)) is not None, name
+        if not p.accepts(got):
+            found.append(name)
+    assert found == ["last listed tile lost", "masked tile walked as full", "list of the next tile"]
+
+
+def test_a_mask_of_each_head_has_no_lists_of_query_tiles() -> None:
+    """They would be for all query heads of a key head."""
+    traced = reading("documents_causal")
+    forward = transfer_before_checks(
+        lift_kernel(choose_kernel("sm90a"), "bf16", 64).kernel, traced.attention.spec
+    ).kernel
+    lists = next(f for f in forward.params if isinstance(f.type, TileList))
+    by_head = replace(lists, type=replace(lists.type, axes=(Name("B"), Name("Hq"))))
+    forward = replace(forward, params=tuple(by_head if f is lists else f for f in forward.params))
+    made = backward_targets(traced.gradient(), forward, *(lifted_backward(name, 64) for name in BACKWARD))
+    assert not any(isinstance(f.type, TileList) for f in made.pairs.params)
+
+
+@pytest.mark.parametrize("name", ["softcap", "comb", "documents_causal"])
 def test_patched_texts_say_so_and_are_right(name: str) -> None:
     """The text lifts to its target again, and as PTX is within the bound."""
     kernels, texts = targets(name), [choose_kernel(n) for n in BACKWARD]
@@ -118,6 +158,7 @@ def test_patched_texts_say_so_and_are_right(name: str) -> None:
         patched = lower_kernel(text, lift_kernel(text, "bf16", 64), kernel, "bf16", 64)
         made.append(text.with_text(patched_source(patched)))
     p = problem(name, shape=Shape(1, 2, 1, 70, 90, 64))
+    check_makers(PtxDevice(ONE_SCHEDULE), made[1], DType.BF16, 64)
     launch = BackwardLauncher.of(PtxDevice(), (made[0], made[1], made[2]), say=lambda _: None)
     out, lse = saved(reading(name).attention, p)
     assert p.accepts(Gradients(*launch(p.q, p.k, p.v, out, lse, p.dout, p.dlse, p.captures)))

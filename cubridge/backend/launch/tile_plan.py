@@ -24,9 +24,9 @@ from cubridge.ir.contract import (
     Unread,
 )
 from cubridge.ir.evaluate import evaluate_number
-from cubridge.ir.nodes import Attr, Expr, IntLit, Name, TileList
+from cubridge.ir.nodes import Attr, Expr, IntLit, Name, QueryTileList, TileList
 from cubridge.ir.source import SourceFile
-from cubridge.ir.walk import walk
+from cubridge.ir.walk import rewrite, walk
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ENTRY: Final = "list_tiles"
 HEADER: Final = "common/list_tiles.cuh"
-_SIZE_MACROS: Final = {"B": "BATCH", "Hq": "HEADS_Q", "Hk": "HEADS_KV", "Lq": "LEN_Q", "Lk": "LEN_KV"}
+_SIZE_MACROS: Final = {"B": "BATCH", "Hq": "HEADS_Q", "Hk": "HEADS_KV"}
 THREADS: Final = 1024
 """Of a block, which makes a list."""
 
@@ -124,10 +124,13 @@ def list_text(text: KernelText, place: ParamField, form: Instantiation) -> Kerne
     contract, kind = text.contract, _kind(place)
     macros = dict(form.macros)
     sizes = {f.size: f"p.{f.name}" for f in contract.params if f.size is not None}
-    defined = {f"LIST_{macro}": sizes.get(size, size) for size, macro in _SIZE_MACROS.items()}
-    defined |= {"LIST_ENTRIES": f"p.{place.name}", "LIST_ROWS": _said(kind.rows, macros)}
-    defined |= {"LIST_AXES": str(len(kind.axes)), "LIST_KEYS": _said(kind.keys, macros)}
-    defined |= mask_text(kind.keep, contract)
+    rows, keys = kind.LENGTHS
+    macro_of = {**_SIZE_MACROS, rows: "LEN_ROWS", keys: "LEN_KEYS"}
+    defined = {f"LIST_{macro}": sizes.get(size, size) for size, macro in macro_of.items()}
+    defined |= {"LIST_ENTRIES": f"p.{place.name}", "LIST_ROWS": _said(kind.per_list, macros)}
+    defined |= {"LIST_AXES": str(len(kind.axes)), "LIST_KEYS": _said(kind.per_tile, macros)}
+    defined |= {"LIST_OF_QUERIES": "true" if isinstance(kind, QueryTileList) else "false"}
+    defined |= mask_text(_by_sides(kind), contract)
     lines = "".join(f"#define {name} {value}\n" for name, value in defined.items())
     source = SourceFile(text.source.name, text.source.data + f'\n{lines}#include "{HEADER}"\n'.encode())
     made = replace(
@@ -136,6 +139,12 @@ def list_text(text: KernelText, place: ParamField, form: Instantiation) -> Kerne
         shared_bytes=IntLit(0),
     )
     return KernelText(source, made, tuple(dict.fromkeys((*text.include_dirs, KERNELS_DIR))))
+
+
+def _by_sides(kind: TileList) -> Expr:
+    """The mask with `i` for what a list is for and `j` for what its tiles hold."""
+    sides = dict(zip(kind.INDICES, TileList.INDICES, strict=True))
+    return rewrite(kind.keep, lambda n: Name(sides[n.id]) if isinstance(n, Name) and n.id in sides else n)
 
 
 def _said(size: Expr, macros: Mapping[str, int]) -> str:

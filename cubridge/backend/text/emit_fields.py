@@ -12,7 +12,7 @@ from cubridge.backend.text.emit_expr import C_TYPES
 from cubridge.backend.text.names import check_name
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
-from cubridge.ir.nodes import Captured, Element, Field, Partial, Row, Scalar, TileList
+from cubridge.ir.nodes import Captured, Element, Field, Partial, QueryTileList, Row, Scalar, TileList
 from cubridge.ir.printer import print_expr
 from cubridge.ir.types import DType, ValueType
 
@@ -34,7 +34,8 @@ def emit_field(item: Field, rows: str = "ROWS", columns: str = "S_COLS") -> tupl
             return f"const {C_TYPES[dtype]}* {item.name};", text + (f" pad {pad}" if pad != 1 else "")
         case TileList(list_rows, keys, keep, axes):
             over = f"[{', '.join(map(print_expr, axes))}] {print_expr(list_rows)} x {print_expr(keys)}"
-            return f"const short* {item.name};", f"@tiles {over} where {print_expr(keep)}"
+            word = "query_tiles" if isinstance(item.type, QueryTileList) else "tiles"
+            return f"const short* {item.name};", f"@{word} {over} where {print_expr(keep)}"
         case Row(dtype):
             return f"{C_TYPES[dtype]} {item.name}[{rows}];", ""
         case Element(dtype):

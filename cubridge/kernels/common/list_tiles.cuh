@@ -1,8 +1,9 @@
 // The plan of a launch whose mask reads data: the lists of key tiles that a kernel walks (docs/cuir.md, tile lists). This header stands
-// behind the whole text of the kernel. Before it stand: LIST_ENTRIES, LIST_ROWS, LIST_BATCH, LIST_HEADS_Q, LIST_HEADS_KV, LIST_LEN_Q,
-// LIST_LEN_KV, what is read of the kernel's Params `p`; LIST_AXES, 0 for one list for all, 1 for one a batch, 2 for one a head;
+// behind the whole text of the kernel. Before it stand: LIST_ENTRIES, LIST_ROWS, LIST_BATCH, LIST_HEADS_Q, LIST_HEADS_KV, LIST_LEN_ROWS,
+// LIST_LEN_KEYS, what is read of the kernel's Params `p`; LIST_AXES, 0 for one list for all, 1 for one a batch, 2 for one a head;
 // LIST_KEYS, the keys of a tile; and the mask: LIST_KEEP, is key.j visible to row.i; LIST_TRUTH, the same by the bounds of some rows and
-// keys; LIST_ROW_DATA and LIST_KEY_DATA, what they read of a row and of a key, as DO(of, type, name, value).
+// keys; LIST_ROW_DATA and LIST_KEY_DATA, what they read of a row and of a key, as DO(of, type, name, value). Where LIST_OF_QUERIES is
+// true, what is called keys here are queries, and what is called rows are keys.
 //
 // Launch: a block of LIST_THREADS for each list. A warp takes a tile: its positions may decide it, or the bounds of its data; else its
 // elements do, until one is visible and one is not.
@@ -13,7 +14,7 @@ constexpr int LIST_HEAD = 2;  // entries before the first tile: how many tiles, 
 constexpr int LIST_MOST = 32768;  // tiles
 constexpr int LIST_THREADS = 1024, LIST_WARPS = LIST_THREADS / 32;
 constexpr int LIST_HELD = (LIST_KEYS + 31) / 32;  // keys of a tile that a lane holds
-enum Seen { NONE = 0, PART = 1, WHOLE = 2 };
+enum class Seen : unsigned char { NONE, PART, WHOLE };
 
 DEVICE int list_lane() { return threadIdx.x % 32; }
 DEVICE int list_warp() { return threadIdx.x / 32; }
@@ -74,15 +75,15 @@ DEVICE Seen seen_by_elements(IntSpan i, const ListKey (&held)[LIST_HELD], bool f
         }
         some = some | __any_sync(0xffffffffu, any);
         every = every & __all_sync(0xffffffffu, all);
-        if (some & !every) return PART;
+        if (some & !every) return Seen::PART;
     }
-    return some ? WHOLE : NONE;
+    return some ? Seen::WHOLE : Seen::NONE;
 }
 DEVICE Seen seen_of(int n, const ListRows& rows, const ListTile& tile, const Params& p) {
-    const int first = n * LIST_KEYS, end = imin(first + LIST_KEYS, LIST_LEN_KV);
-    const bool filled = end == first + LIST_KEYS;
+    const int first = n * LIST_KEYS, end = imin(first + LIST_KEYS, LIST_LEN_KEYS);
+    const bool filled = (end == first + LIST_KEYS) & (!LIST_OF_QUERIES | rows.i.hi - rows.i.lo + 1 == LIST_ROWS);
     const IntSpan j(first, end - 1);
-    if (!visible(rows, keys_at(j), tile, p).some) return NONE;
+    if (!visible(rows, keys_at(j), tile, p).some) return Seen::NONE;
     ListKey held[LIST_HELD];  // beyond the last key the last one
     #pragma unroll
     for (int c = 0; c < LIST_HELD; ++c) held[c] = key_of(imin(first + list_lane() + 32 * c, end - 1), tile, p);
@@ -91,27 +92,34 @@ DEVICE Seen seen_of(int n, const ListRows& rows, const ListTile& tile, const Par
     for (int c = 1; c < LIST_HELD; ++c) take_in(keys, held[c]);
     take_in_warp(keys, j);
     const Truth seen = visible(rows, keys, tile, p);
-    if (!seen.some) return NONE;
-    if (seen.every) return filled ? WHOLE : PART;
+    if (!seen.some) return Seen::NONE;
+    if (seen.every) return filled ? Seen::WHOLE : Seen::PART;
     return seen_by_elements(rows.i, held, filled, tile, p);
 }
 
 // ---- lists ----
 struct ListShared {
-    unsigned char seen[LIST_MOST];
-    int parts[LIST_MOST / 32], wholes[LIST_MOST / 32];  // of 32 tiles, from the right
+    Seen seen[LIST_MOST];
+    int parts[LIST_MOST / 32], wholes[LIST_MOST / 32];  // of 32 tiles in turn
 };
 DEVICE int sum_before(const int* counts, int end) {
     int sum = 0;
     for (int x = list_lane(); x < end; x += 32) sum += counts[x];
     return __reduce_add_sync(0xffffffffu, sum);
 }
-// The list from what is seen of its tiles: those seen in part, then those seen whole, each from the right.
-DEVICE void put_in_order(ListShared& shared, short* entries, int tiles) {
+// The tile that comes as the x-th of its kind: from the right, or from tile `start` on and then from the left; -1 for none.
+DEVICE int tile_in_turn(int x, int start, int tiles) {
+    if (x >= tiles) return -1;
+    if (!LIST_OF_QUERIES) return tiles - 1 - x;
+    return start + x < tiles ? start + x : start + x - tiles;
+}
+// The list from what is seen of its tiles: those seen in part, then those seen whole, each in turn.
+DEVICE void put_in_order(ListShared& shared, short* entries, int start, int tiles) {
     const int groups = (tiles + 31) / 32;
     for (int g = list_warp(); g < groups; g += LIST_WARPS) {
-        const int n = tiles - 1 - 32 * g - list_lane(), what = n < 0 ? NONE : shared.seen[n];
-        const u32 parts = __ballot_sync(0xffffffffu, what == PART), wholes = __ballot_sync(0xffffffffu, what == WHOLE);
+        const int n = tile_in_turn(32 * g + list_lane(), start, tiles);
+        const Seen what = n < 0 ? Seen::NONE : shared.seen[n];
+        const u32 parts = __ballot_sync(0xffffffffu, what == Seen::PART), wholes = __ballot_sync(0xffffffffu, what == Seen::WHOLE);
         if (list_lane() == 0) {
             shared.parts[g] = __popc(parts);
             shared.wholes[g] = __popc(wholes);
@@ -125,18 +133,19 @@ DEVICE void put_in_order(ListShared& shared, short* entries, int tiles) {
     }
     short* to = entries + LIST_HEAD;
     for (int g = list_warp(); g < groups; g += LIST_WARPS) {
-        const int n = tiles - 1 - 32 * g - list_lane(), what = n < 0 ? NONE : shared.seen[n];
-        const int part = sum_before(shared.parts, g) + list_lanes_below(__ballot_sync(0xffffffffu, what == PART));
-        const int whole = parts + sum_before(shared.wholes, g) + list_lanes_below(__ballot_sync(0xffffffffu, what == WHOLE));
-        if (what != NONE) to[what == PART ? part : whole] = (short)n;
+        const int n = tile_in_turn(32 * g + list_lane(), start, tiles);
+        const Seen what = n < 0 ? Seen::NONE : shared.seen[n];
+        const int part = sum_before(shared.parts, g) + list_lanes_below(__ballot_sync(0xffffffffu, what == Seen::PART));
+        const int whole = parts + sum_before(shared.wholes, g) + list_lanes_below(__ballot_sync(0xffffffffu, what == Seen::WHOLE));
+        if (what != Seen::NONE) to[what == Seen::PART ? part : whole] = (short)n;
     }
     for (int x = count + threadIdx.x; x < tiles; x += LIST_THREADS) to[x] = -1;  // no tile: what walks too far is found out
 }
 
 extern "C" __global__ void __launch_bounds__(LIST_THREADS) list_tiles(const __grid_constant__ Params p) {
     __shared__ ListShared shared;
-    const int tiles = (LIST_LEN_KV + LIST_KEYS - 1) / LIST_KEYS;
-    const int per_head = (LIST_LEN_Q + LIST_ROWS - 1) / LIST_ROWS;
+    const int tiles = (LIST_LEN_KEYS + LIST_KEYS - 1) / LIST_KEYS;
+    const int per_head = (LIST_LEN_ROWS + LIST_ROWS - 1) / LIST_ROWS;
     const int heads = LIST_AXES == 2 ? LIST_HEADS_Q : 1;
     const int list = blockIdx.x, head = list / per_head, first = list % per_head * LIST_ROWS;
     ListTile tile;
@@ -144,12 +153,12 @@ extern "C" __global__ void __launch_bounds__(LIST_THREADS) list_tiles(const __gr
     tile.h = head % heads;
     tile.hk = tile.h / (LIST_HEADS_Q / LIST_HEADS_KV);
     if (list_warp() < tiles) {
-        const ListRows rows = bounds_of_rows(IntSpan(first, imin(first + LIST_ROWS, LIST_LEN_Q) - 1), tile, p);
+        const ListRows rows = bounds_of_rows(IntSpan(first, imin(first + LIST_ROWS, LIST_LEN_ROWS) - 1), tile, p);
         for (int n = list_warp(); n < tiles; n += LIST_WARPS) {
             const Seen what = seen_of(n, rows, tile, p);
-            if (list_lane() == 0) shared.seen[n] = (unsigned char)what;
+            if (list_lane() == 0) shared.seen[n] = what;
         }
     }
     __syncthreads();
-    put_in_order(shared, const_cast<short*>(LIST_ENTRIES) + (i64)list * (LIST_HEAD + tiles), tiles);
+    put_in_order(shared, const_cast<short*>(LIST_ENTRIES) + (i64)list * (LIST_HEAD + tiles), first / LIST_KEYS % tiles, tiles);
 }

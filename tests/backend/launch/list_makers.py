@@ -31,7 +31,7 @@ struct Params {{
     int len_kv;  // @host Lk
     int window;  // @host Hq + 90
     float bound;  // @host Hq + 0.5
-    const short* tiles;  // @tiles [{axes}] {rows} x {keys} where {keep}
+    const short* tiles;  // @{word} [{axes}] {rows} x {keys} where {keep}
 }};
 struct Place {{ int b, h, hk, q_start; }};
 DEVICE void tile_setup(Place& tile, const Params& p) {{}}
@@ -46,6 +46,7 @@ class Maker:
     keep: str
     captured: Mapping[str, str]
     axes: str = "B"
+    word: str = "tiles"
     include: tuple[Path, ...] = ()
 
     def lists(self, data: Mapping[str, Tensor], queries: int, keys: int) -> tuple[Tensor, Tensor]:
@@ -64,7 +65,7 @@ class Maker:
         fields = "\n    ".join(
             f"const {kinds[name]}* {name};  // @captured {name}[{extents}]" for name, extents in self.captured.items()
         )
-        text = _TEXT.format(fields=fields, axes=self.axes, rows=ROWS, keys=KEYS, keep=self.keep)
+        text = _TEXT.format(fields=fields, word=self.word, axes=self.axes, rows=ROWS, keys=KEYS, keep=self.keep)
         source = SourceFile.from_text("lists.cu", text)
         contract = read_contract(KERNELS_DIR / "sm80" / "attention_forward.toml", source)
         return KernelText(source, contract, (*self.include, KERNELS_DIR))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -94,23 +95,35 @@ def test_lists_are_those_of_the_mask(keep: str) -> None:
         assert _is_same(maker, length, run), (length, run)
 
 
+QUERY_LISTS: Final = ("causal documents", "chosen", "rows behind", "pairs", "either", "groups", "a window")
+
+
+@pytest.mark.parametrize("keep", QUERY_LISTS)
+def test_lists_of_query_tiles(keep: str) -> None:
+    maker = replace(_maker(MASKS[keep]), word="query_tiles")
+    for length, run in CASES:
+        assert _is_same(maker, length, run), (length, run)
+
+
 def test_lists_of_each_head() -> None:
     assert _is_same(_maker(HEADS, "B, Hq"), 200, 64)
 
 
 # ---- wrong makers ----------------------------------------------------------------------------------------------------
 
+NO_DATA: Final = "return Seen::NONE;\n    ListKey"
+OF_QUERIES: Final = " of queries"
 SPANS: Final = "common/spans.cuh"
 SYNC: Final = "    __syncthreads();\n"
 WRONG: Final = {
-    "hidden taken for part": (HEADER, "return some ? WHOLE : NONE", "return some ? WHOLE : PART", "pairs"),
-    "keys beyond the last, by bounds": (HEADER, "filled ? WHOLE : PART", "WHOLE", "either"),
+    "hidden taken for part": (HEADER, "return some ? Seen::WHOLE : Seen::NONE", "return some ? Seen::WHOLE : Seen::PART", "pairs"),
+    "keys beyond the last, by bounds": (HEADER, "filled ? Seen::WHOLE : Seen::PART", "Seen::WHOLE", "either"),
     "keys beyond the last, by elements": (HEADER, "every = filled", "every = true", "undecided"),
-    "rows beyond the list": (HEADER, "imin(first + LIST_ROWS, LIST_LEN_Q)", "imin(first + 64, LIST_LEN_Q)", "documents"),
+    "rows beyond the list": (HEADER, "imin(first + LIST_ROWS, LIST_LEN_ROWS)", "imin(first + 64, LIST_LEN_ROWS)", "documents"),
     "one row left out": (HEADER, "x <= i.hi; x += 32", "x < i.hi; x += 32", "last rows"),
     "some rows left out": (HEADER, "i.hi - x / 2", "i.hi", "pairs"),
-    "whole among parts": (HEADER, "what == PART ? part : whole]", "part + whole - parts]", "either"),
-    "decided without data": (HEADER, ").some) return NONE;\n    ListKey", ").every) return NONE;\n    ListKey", "documents"),
+    "whole among parts": (HEADER, "what == Seen::PART ? part : whole]", "part + whole - parts]", "either"),
+    "decided without data": (HEADER, f").some) {NO_DATA}", f").every) {NO_DATA}", "documents"),
     "tiles not awaited": (HEADER, f"{SYNC}    put_in_order", "    put_in_order", "documents"),
     "counts not awaited": (HEADER, f"{SYNC}    const int parts", "    const int parts", "documents"),
     "bounds of a lane": (SPANS, "__reduce_max_sync(0xffffffffu, x.hi)", "x.hi", "documents"),
@@ -126,6 +139,8 @@ WRONG: Final = {
     "too large": (SPANS, "lo < INT_LEAST || hi > INT_MOST", "false", "overflow"),
     "a difference": (SPANS, "(i64)a.lo - b.hi, (i64)a.hi - b.lo", "(i64)a.lo - b.lo, (i64)a.hi - b.hi", "differences"),
     "a product of ends": (SPANS, "lo < lo2 ? lo : lo2", "lo", "products"),
+    "rows beyond the last, of queries": (HEADER, "(!LIST_OF_QUERIES | rows", "(true | rows", "either of queries"),
+    "in another turn": (HEADER, "start + x : start", "start : start", "either of queries"),
     "a rest over the border": (SPANS, "floor_div(a.lo, by) == floor_div(a.hi, by)", "true", "groups"),
 }  # fmt: skip
 
@@ -133,9 +148,9 @@ WRONG: Final = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_maker_is_found(name: str, tmp_path: Path) -> None:
     header, old, new, mask = WRONG[name]
-    maker = Maker(
-        _maker(MASKS[mask]).keep, _maker(MASKS[mask]).captured, include=wrong_header(tmp_path, header, old, new)
-    )
+    of_queries, mask = mask.endswith(OF_QUERIES), mask.removesuffix(OF_QUERIES)
+    maker = replace(_maker(MASKS[mask]), include=wrong_header(tmp_path, header, old, new))
+    maker = replace(maker, word="query_tiles" if of_queries else "tiles")
     try:
         assert not all(_is_same(maker, length, run) for length, run in CASES)
     except CuError as error:
