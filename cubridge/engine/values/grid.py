@@ -8,7 +8,7 @@ import numpy as np
 
 from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.core.sync import Policy
-from cubridge.engine.values.launch import Blocks, all_blocks, work_count
+from cubridge.engine.values.launch import Blocks, all_blocks, grid_of_tiles, work_count
 from cubridge.engine.values.machine import Code, ValueMachine
 from cubridge.ir.nodes import Kernel
 from cubridge.ir.region_types import family_of
@@ -40,7 +40,7 @@ def choose_grid(
                 "CU315", "the grid is not given, and the schedule shows no query tile to find it by", code.kernel
             )
         tiles = -(-shape.Lq // size_of(code.kernel, rows))
-        return (tiles * shape.Hq * shape.B, 1, 1) if code.kernel.schedule.params else (tiles, shape.Hq, shape.B)
+        return grid_of_tiles(code.kernel, tiles, shape)
     count = _work_count(code.kernel, params)
     if count < 2:
         return max(count, 1), 1, 1

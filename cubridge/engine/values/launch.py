@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from cubridge.ir.capture_names import capture_of
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.evaluate import evaluate_number
 from cubridge.ir.nodes import (
+    Assign,
     Attr,
     Binary,
     Break,
@@ -33,6 +35,8 @@ from cubridge.ir.nodes import (
 )
 from cubridge.ir.spec import Shape
 from cubridge.ir.walk import walk
+
+_AXES: Final = ("block_x", "block_y", "block_z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,26 @@ class Blocks:
 
     def take(self, which: np.ndarray) -> Blocks:
         return Blocks(self.x[which], self.y[which], self.z[which])
+
+
+def grid_of_tiles(kernel: Kernel, tiles: int, shape: Shape) -> tuple[int, int, int]:
+    """A block for each query tile, head and batch, along the axes by which the schedule tells them."""
+    if kernel.schedule.params:
+        return tiles * shape.Hq * shape.B, 1, 1
+    sizes = {_axis(kernel, "h", 1): shape.Hq, _axis(kernel, "b", 2): shape.B}
+    x, y, z = (sizes.get(axis, tiles) for axis in range(3))
+    return x, y, z
+
+
+def _axis(kernel: Kernel, name: str, usual: int) -> int:
+    """The axis of the grid that a coordinate of the work tile is."""
+    for statement in kernel.schedule.body:
+        match statement:
+            case Assign(Attr(Name("tile"), target), Name(block)) if target == name and block in _AXES:
+                return _AXES.index(block)
+            case _:
+                pass
+    return usual
 
 
 def all_blocks(grid: tuple[int, int, int]) -> Blocks:

@@ -19,7 +19,7 @@ from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.elements import default_dtype
 from cubridge.engine.tile_lists import ListsOfRows
 from cubridge.engine.values.gather import Elements, MadeUp, gather_checked
-from cubridge.engine.values.launch import work_count
+from cubridge.engine.values.launch import grid_of_tiles, work_count
 from cubridge.engine.values.regions import Env, Item, compile_region, compile_value
 from cubridge.ir.capture_names import capture_of
 from cubridge.ir.coordinates import of_block
@@ -173,7 +173,7 @@ class KernelPoints:
             count = self.query_tiles * self.shape.Hq * self.shape.B if found is None else found
             names[schedule.params[0]] = torch.arange(count)
         else:
-            grid = (self.query_tiles, self.shape.Hq, self.shape.B)
+            grid = grid_of_tiles(self.kernel, self.query_tiles, self.shape)
             count = grid[0] * grid[1] * grid[2]
             z, y, x = torch.cartesian_prod(*(torch.arange(n) for n in reversed(grid))).unbind(1)
             names |= of_block((x, y, z), grid[0])

@@ -11,7 +11,7 @@ import numpy as np
 from cubridge.engine.core.operands import Value, fault
 from cubridge.engine.core.sync import IN_TURN
 from cubridge.engine.values.engine import prepare
-from cubridge.engine.values.launch import Launch, all_blocks, host_names, parameters, work_count
+from cubridge.engine.values.launch import Launch, all_blocks, grid_of_tiles, host_names, parameters, work_count
 from cubridge.engine.values.machine import Team
 from cubridge.engine.values.run import ValueRun
 from cubridge.ir.nodes import Counters, Global, Kernel, TensorMap
@@ -49,7 +49,7 @@ def _grid(kernel: Kernel, params: Mapping[str, Value], launch: Launch) -> tuple[
         raise fault("CU301", "the kernel does not show the size of its query tiles", kernel)
     shape = launch.shape
     tiles = -(-shape.Lq // size_of(kernel, rows))
-    return (tiles * shape.Hq * shape.B, 1, 1) if kernel.schedule.params else (tiles, shape.Hq, shape.B)
+    return grid_of_tiles(kernel, tiles, shape)
 
 
 def _walks(machine: ValueRun, kernel: Kernel) -> Iterator[Walk]:

@@ -10,6 +10,7 @@ import pytest
 from cubridge.driver.foreign.lift import lift_foreign
 from cubridge.driver.verify import examine_ir, not_proved
 from cubridge.ir.diagnostics import CuError
+from cubridge.ir.parser import parse
 from cubridge.ir.printer import to_text
 from cubridge.judge.attention import Attention
 from tests.driver.foreign.kernels import FOLDER, changed, lifted
@@ -39,6 +40,15 @@ def test_what_it_computes(name: str, is_causal: bool) -> None:
     kernel = lifted(name).kernel
     assert examine_ir(kernel, attention) == ()
     assert [part.partition(":")[0] for part in not_proved(kernel, attention)] == ["schedule"]
+
+
+def test_what_another_grid_computes() -> None:
+    """Batches along y and heads along z. The output is proved; the log-sum-exp of a row without keys is inf in this kernel."""
+    attention = reading("causal_bottom_right").attention
+    kernel = parse((FOLDER / "peeled.cuir").read_text())
+    (found,) = examine_ir(kernel, attention)
+    assert found.code == "CU844" and "the output is right, the LSE is not" in found.message
+    assert [part.partition(":")[0] for part in not_proved(kernel, attention)] == ["LSE", "schedule"]
 
 
 def test_what_no_run_showed() -> None:
