@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cubridge.backend.launch.operator import Specialise
     from cubridge.driver.adapted import Adapted
     from cubridge.frontend.reference.traced import Traced
-    from cubridge.ir.spec import AttentionSpec
+    from cubridge.ir.spec import AttentionSpec, Precondition
 
 PassCases = Callable[["AttentionSpec", int], list[Case]]
 
@@ -119,22 +119,25 @@ def _plan(adapted: Adapted, backward: Lowered | None) -> OperatorPlan:
     fixed = {a.name: a.adapted for a in arguments if a.fixed and isinstance(a.adapted, (bool, int, float))}
     kernels = [adapted.target] if backward is None else [adapted.target, backward.targets.pairs]
     captures = SpecCaptures.of(traced, fixed, min(map(captured_bound, kernels)))
+    preconditions = launch_preconditions(traced.spec, adapted.target)
     return OperatorPlan(
         text=adapted.text,
         captures=captures,
         arguments=arguments,
-        preconditions=launch_preconditions(traced.spec, adapted.target),
+        preconditions=preconditions,
         constants=captures.constants(),
         gives_lse=traced.spec.gives_lse,
         inputs=_input_names(traced),
         needs_keys=_lse_reads_captures(traced.spec),
-        backward=None if backward is None else _backward_plan(traced.spec, backward),
+        backward=None if backward is None else _backward_plan(traced.spec, backward, preconditions),
     )
 
 
-def _backward_plan(spec: AttentionSpec, backward: Lowered) -> BackwardPlan:
-    preconditions = launch_preconditions(spec, backward.targets.pairs)
-    return BackwardPlan(backward.texts, spec.lse is not None, preconditions)
+def _backward_plan(spec: AttentionSpec, backward: Lowered, known: tuple[Precondition, ...]) -> BackwardPlan:
+    """`known`: the preconditions of the forward kernel."""
+    conditions = {p.condition for p in known}
+    own = launch_preconditions(spec, backward.targets.pairs)
+    return BackwardPlan(backward.texts, spec.lse is not None, tuple(p for p in own if p.condition not in conditions))
 
 
 def _backward_of(adapted: Adapted) -> Lowered | None:

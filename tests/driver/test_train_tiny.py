@@ -33,7 +33,7 @@ def test_the_curve_is_that_of_pytorch(example: ModuleType, monkeypatch: pytest.M
     assert example.agree(*curves) and curves[0] != curves[1]
 
 
-@pytest.mark.parametrize("which", ["v", "q and k"])
+@pytest.mark.parametrize("which", ["q and k", pytest.param("v", marks=pytest.mark.slow)])
 def test_a_gradient_that_is_missing_parts_the_curves(example: ModuleType, which: str) -> None:
     def wrong(q: Tensor, k: Tensor, v: Tensor, document: Tensor) -> Tensor:
         inputs = (q, k, v.detach()) if which == "v" else (q.detach(), k.detach(), v)

@@ -13,7 +13,6 @@ from cubridge.backend.launch.call_plan import Plan, call_form
 from cubridge.backend.launch.captured import numbers_read
 from cubridge.backend.launch.device import Device, KernelText, LoadedKernel
 from cubridge.backend.launch.runtime import MAX_PLANS, Launcher
-from cubridge.ir.spec import Precondition
 from cubridge.ir.types import DType
 
 if TYPE_CHECKING:
@@ -82,18 +81,11 @@ class BackwardLauncher:
 
     @staticmethod
     def of(
-        device: Device,
-        texts: tuple[KernelText, KernelText, KernelText],
-        preconditions: Sequence[Precondition] = (),
-        say: Callable[[str], None] | None = None,
+        device: Device, texts: tuple[KernelText, KernelText, KernelText], say: Callable[[str], None] | None = None
     ) -> BackwardLauncher:
-        """`texts` in the order in which they run. `preconditions`: of the kernel of pairs."""
-        rows, pairs, last = texts
-        return BackwardLauncher(
-            Launcher(device, rows, say=say),
-            Launcher(device, pairs, preconditions, say),
-            Launcher(device, last, say=say),
-        )
+        """`texts` in the order in which they run."""
+        rows, pairs, last = (Launcher(device, text, say=say) for text in texts)
+        return BackwardLauncher(rows, pairs, last)
 
     @property
     def launchers(self) -> tuple[Launcher, Launcher, Launcher]:

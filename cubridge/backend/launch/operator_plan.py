@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackwardPlan:
-    """The kernels of a backward pass in the order in which they run. `saves_lse`: reads it the LSE of the forward kernel?"""
+    """The kernels of a backward pass in the order in which they run. `saves_lse`: reads it the LSE of the forward kernel?
+    `preconditions`: on sizes, beside those of the forward kernel."""
 
     texts: tuple[KernelText, KernelText, KernelText]
     saves_lse: bool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 from torch import Tensor
 
-from cubridge.backend.launch.arguments import dtype_of
+from cubridge.backend.launch.arguments import check_preconditions, dtype_of
 from cubridge.backend.launch.backward import BackwardLauncher, InputGradients, PassInputs, like
 from cubridge.backend.launch.call_plan import call_form
 from cubridge.backend.launch.calls import Calls, Run
@@ -84,7 +84,9 @@ class Training:
         return other, values
 
     def _make_ready(self, inputs: Inputs, sizes: Mapping[str, int]) -> None:
-        """Compile the backward pass, and have it judged, before the first output is handed out."""
+        """Compile the backward pass, and have it judged, before the first output is handed out. Errors: CU823 for sizes that it
+        does not take; as `load` and `CheckedPass`."""
+        check_preconditions(self._backward.preconditions, sizes)
         device, dtype = inputs[0].device, dtype_of(inputs[0])
         assert dtype is not None
         form = (device, dtype, sizes["D"])
@@ -99,7 +101,7 @@ class Training:
     def _launcher(self, device: torch.device) -> BackwardLauncher:
         if device not in self._launchers:
             plan = self._backward
-            found = BackwardLauncher.of(self._device_of(device), plan.texts, plan.preconditions, self._say)
+            found = BackwardLauncher.of(self._device_of(device), plan.texts, self._say)
             self._launchers[device] = found
         return self._launchers[device]
 

@@ -17,13 +17,15 @@ from cubridge.backend.launch.captured import NoCaptures
 from cubridge.backend.launch.extras import ExtraArgument
 from cubridge.backend.launch.operator import AttentionOperator
 from cubridge.backend.launch.operator_plan import BackwardPlan, OperatorPlan
+from cubridge.backend.launch.varlen import VarlenOperator
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.derive.gradient import derive
 from cubridge.driver.kernels import BACKWARD, choose_kernel
 from cubridge.engine.dense_gradient import Gradients
 from cubridge.ir.diagnostics import CuError, Diagnostic
+from cubridge.ir.parser import parse_expr
 from cubridge.ir.source import SourceFile
-from cubridge.ir.spec import Shape
+from cubridge.ir.spec import Precondition, Shape
 from cubridge.judge.attention import full_attention
 from cubridge.judge.gradient_problem import GradientProblem, make_gradient_problem
 
@@ -182,6 +184,7 @@ def test_one_graph_forward_and_one_backward(with_lse: AttentionOperator, problem
     assert problem.accepts(Gradients(*torch.autograd.grad(compiled(*inputs), inputs)))
 
 
+@pytest.mark.slow
 def test_torch_finds_no_fault_with_the_operators(with_lse: AttentionOperator, problem: GradientProblem) -> None:
     assert with_lse.training is not None
     bare = getattr(torch.ops.cubridge, with_lse.name.split("::")[1] + "_training").default
@@ -246,6 +249,28 @@ def test_what_is_captured_gets_no_gradient_and_is_refused_by_name(problem: Gradi
     close(torch.autograd.grad(run(q, k, v, bias.detach()), (q, k, v), problem.dout), expected(problem, problem.dout))
     bare = getattr(torch.ops.cubridge, run.name.split("::")[1] + "_training")
     assert code(lambda: bare(q, k, v, [bias], [], [True])) == "CU822"
+
+
+def test_sizes_that_the_backward_pass_does_not_take(problem: GradientProblem) -> None:
+    assert PLAN.backward is not None
+    narrow = replace(PLAN.backward, preconditions=(Precondition(parse_expr("Lk <= 49")),))
+    run = operator(replace(PLAN, backward=narrow))
+    assert code(lambda: run(*leaves(problem))) == "CU823"
+    run(problem.q, problem.k, problem.v)
+
+
+def test_documents_in_one_row(run: AttentionOperator, problem: GradientProblem) -> None:
+    """Each trains alone."""
+    packed = [x[0].transpose(0, 1)[:40].contiguous().requires_grad_() for x in (problem.q, problem.k, problem.v)]
+    bounds = torch.tensor([0, 25, 25, 40])
+    out = VarlenOperator(run)(*packed, cu_seqlens_q=bounds)
+    dout = problem.dout[0].transpose(0, 1)
+    found = torch.autograd.grad(out, packed, dout)
+    for first, last in ((0, 25), (25, 40)):
+        alone = [x.detach()[first:last].transpose(0, 1)[None].double().requires_grad_() for x in packed]
+        right = torch.nn.functional.scaled_dot_product_attention(*alone, enable_gqa=True)
+        grads = torch.autograd.grad(right, alone, dout[first:last].transpose(0, 1)[None].double())
+        close(tuple(g[first:last].transpose(0, 1)[None] for g in found), [*grads])
 
 
 def test_the_backward_pass_is_judged_before_the_first_output(problem: GradientProblem) -> None:
