@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from cubridge.frontend.reference.algebra.polynomials import ZERO
-from cubridge.frontend.reference.algebra.terms import Load, Sort, Term, is_const, walk
-from cubridge.frontend.reference.evaluate import CPU, TensorEvaluator
+from cubridge.frontend.reference.algebra.terms import Load, Size, Sort, Term, is_const, walk
+from cubridge.frontend.reference.evaluate import CPU, TensorEvaluator, evaluate_number
 from cubridge.frontend.reference.lift import Computed, Lifter
 from cubridge.frontend.reference.printing import ExprWriter
 from cubridge.frontend.reference.refusal import refuse
@@ -75,6 +76,12 @@ class Source:
     def label(self) -> str:
         """What the user calls it."""
         return self.path or self.tensor
+
+    @property
+    def is_of_pairs(self) -> bool:
+        """Is it computed with one element for each pair of row and key?"""
+        lengths = [{x.name for x in walk(extent) if isinstance(x, Size)} for extent in self.shape]
+        return self.kind == "computed" and {"Lq"} in lengths and {"Lk"} in lengths
 
     @property
     def is_single(self) -> bool:
@@ -183,6 +190,9 @@ class CaptureTable:
         return (IntLit(1),) if source.is_single else tuple(writer.expr(source.shape[a]) for a in source.kept)
 
 
+MOST_OF_PAIRS: Final = 1 << 24
+"""Elements of a tensor that is computed for each pair of row and key, of 4 bytes each."""
+_PAIRS_HELP: Final = "pass it as an argument, or write it as a function of i - j, of rows or of keys"
 _EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of one, or a number"
 
 
@@ -198,15 +208,27 @@ class CaptureValues:
     device: torch.device = CPU
 
     def at(self, wide: bool = False, names: Container[str] | None = None) -> dict[str, Tensor]:
-        """All, or those of `names`. `wide`: floats stay fp64. Errors: CU490 for a float where an integer was."""
+        """All, or those of `names`. `wide`: floats stay fp64. Errors: CU490 for a float where an integer was, CU491 for too many
+        elements."""
         tensors = self.tensors(wide)
         found: dict[str, Tensor] = {}
         for source in self.table.sources.values():
             if names is None or source.name in names:
+                self._check_size(source)
                 value = tensors(source.tensor)
                 kept = [1] if source.is_single else [value.shape[a] for a in source.kept]
                 found[source.name] = _converted(value, source, wide).reshape(kept)
         return found
+
+    def _check_size(self, source: Source) -> None:
+        """Errors: CU491 for elements of pairs that are more than `MOST_OF_PAIRS` and than any tensor has that they are made of."""
+        if not source.is_of_pairs:
+            return
+        made = math.prod(int(evaluate_number(n, self.sizes)) for n in source.shape)
+        given = (self.inputs.get(name) for name in self.table.inputs_of(source.name))
+        if made > max(MOST_OF_PAIRS, *(x.numel() for x in given if isinstance(x, Tensor)), 0):
+            what = f"`{source.name}`, of each pair of row and key, would take {4 * made >> 20} MiB for each launch"
+            refuse("CU491", f"{what}, and at most {4 * MOST_OF_PAIRS >> 20} are computed", source.span, _PAIRS_HELP)
 
     def tensors(self, wide: bool = False) -> Callable[[str], Tensor]:
         """From names of tensors in terms to what they hold."""

@@ -10,9 +10,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cubridge.frontend.reference.algebra.terms import Apply, Arena, Const, Size, Sort, walk
+from cubridge.frontend.reference.algebra.terms import Apply, Arena, Const, Sort, walk
 from cubridge.frontend.reference.attention import place_of
-from cubridge.frontend.reference.captures import CaptureTable
+from cubridge.frontend.reference.captures import MOST_OF_PAIRS, CaptureTable
 from cubridge.frontend.reference.lift import EXACT_IN, Lifter
 from cubridge.frontend.reference.normalizer import NOTABLE_FILL, Normalizer
 from cubridge.ir.source import NOWHERE
@@ -85,12 +85,9 @@ def _holds_positions(lifter: Lifter, operand: object) -> bool:
 
 def _large_captures(table: CaptureTable) -> Iterator[Remark]:
     for source in table.sources.values():
-        lengths = [{x.name for x in walk(extent) if isinstance(x, Size)} for extent in source.shape]
-        if source.kind == "computed" and {"Lq"} in lengths and {"Lk"} in lengths:
-            yield Remark(
-                f"`{source.name}` is computed before each launch with one element for each pair of row and key",
-                source.span,
-            )
+        if source.is_of_pairs:
+            what = f"`{source.name}` is computed before each launch with one element for each pair of row and key"
+            yield Remark(f"{what}, up to {4 * MOST_OF_PAIRS >> 20} MiB or as many as an argument has", source.span)
 
 
 @dataclass(frozen=True, slots=True)
