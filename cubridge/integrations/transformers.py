@@ -50,8 +50,9 @@ def register(
     *,
     kernel: str = "auto",
     device: str = "auto",
+    grad: bool = False,
 ) -> None:
-    """From now on `attn_implementation=name` is `reference`, adapted as by `cubridge.attention`.
+    """From now on `attn_implementation=name` is `reference`, adapted as by `cubridge.attention`; with `grad`, models train.
 
     A reference takes, by name, what it reads of `mask` (a tensor), `is_causal` (where that needs no tensor), `scaling`, `softcap`
     and whatever else the attention of a model is given. One that does not take `is_causal` has a mask of its own. Anything else
@@ -61,15 +62,15 @@ def register(
     except ImportError as error:
         message = f"transformers cannot be imported: {error}"
         raise CuError(Diagnostic("CU820", message, help='pip install "cubridge[transformers]"'), exit_code=5) from error
-    models.AttentionInterface.register(name, ModelAttention(reference, kernel, device))
+    models.AttentionInterface.register(name, ModelAttention(reference, kernel, device, grad))
     masks.AttentionMaskInterface.register(name, masks.sdpa_mask)
 
 
 class ModelAttention:
     """Called as transformers calls an attention. `made`: by the numbers that are fixed in each."""
 
-    def __init__(self, reference: Callable[..., Tensor], kernel: str, device: str) -> None:
-        self.reference, self.kernel, self.device = reference, kernel, device
+    def __init__(self, reference: Callable[..., Tensor], kernel: str, device: str, grad: bool = False) -> None:
+        self.reference, self.kernel, self.device, self.grad = reference, kernel, device, grad
         entry = reference.forward if isinstance(reference, nn.Module) else reference
         self.names = frozenset(tuple(inspect.signature(entry).parameters)[3:])
         self.made: dict[tuple[tuple[str, object], ...], AttentionFunction] = {}
@@ -114,7 +115,7 @@ class ModelAttention:
         if fixed not in self.made:
             bound = partial(self.reference, **dict(fixed))
             vars(bound)["__name__"] = getattr(self.reference, "__name__", type(self.reference).__name__)
-            self.made[fixed] = AttentionFunction(bound, self.kernel, self.device, None)
+            self.made[fixed] = AttentionFunction(bound, self.kernel, self.device, None, self.grad)
         return self.made[fixed]
 
 

@@ -99,6 +99,19 @@ def test_numbers_are_fixed_and_tensors_are_read(adapted: list[str]) -> None:
     assert adapted == ["model_attention", "model_attention"]
 
 
+@pytest.mark.slow
+def test_models_train_through_it(adapted: list[str]) -> None:
+    attend, mask = ModelAttention(model_attention, "auto", "emulator", grad=True), torch.ones(1, 1, 40, 40).tril() > 0
+    inputs = [x.requires_grad_() for x in qkv()]
+    out, _ = attend(nn.Module(), *inputs, mask, scaling=0.1, softcap=20.0)
+    found = torch.autograd.grad(out.float().square().sum(), inputs)
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    right = model_attention(*wide, mask, scaling=0.1, softcap=20.0)
+    for one, other in zip(found, torch.autograd.grad(right.square().sum(), wide), strict=True):
+        assert (one.double() - other).norm() < 2e-2 * other.norm()
+    assert adapted == ["model_attention"]
+
+
 def test_a_library_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(CuError, match=r"pip install \"cubridge\[transformers\]\"") as caught:
