@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, cast
 
 from torch import Tensor
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from cubridge.ir.spec import AttentionSpec, Capture
 
 
+_NOTHING: Final[Mapping[str, Tensor]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class SpecCaptures:
     """A `CaptureSource`. `fixed`: numbers that the adaptation fixes, which a call does not hand over. `numbers`: captures that host
@@ -30,6 +34,7 @@ class SpecCaptures:
     handed: Mapping[str, str]
     computed: tuple[str, ...]
     of_sizes: tuple[str, ...]
+    tables: tuple[str, ...]
     numbers: frozenset[str]
     bound: int = LARGEST
 
@@ -43,17 +48,23 @@ class SpecCaptures:
         own = tuple(c.name for c in spec.captures if c.name not in handed)
         computed = tuple(name for name in own if made_of[name] & tensors)
         of_sizes = tuple(name for name in own if name not in computed)
-        return SpecCaptures(traced, fixed, handed, computed, of_sizes, numbers, bound)
+        tables = tuple(sorted(frozenset[str]().union(*map(traced.tables_of_sizes, computed)) - {*own}))
+        return SpecCaptures(traced, fixed, handed, computed, of_sizes, tables, numbers, bound)
 
     def state(self) -> Mapping[str, Tensor]:
         return self.traced.state()
 
     def compute(
-        self, names: tuple[str, ...], inputs: Mapping[str, Tensor], given: Mapping[str, object]
+        self,
+        names: tuple[str, ...],
+        inputs: Mapping[str, Tensor],
+        given: Mapping[str, object],
+        made: Mapping[str, Tensor] = _NOTHING,
     ) -> Mapping[str, CaptureValue]:
         if not names:
             return {}
-        found = self.traced.computed(names, sizes_of(inputs), self._inputs(inputs, given), inputs["q"].device)
+        device = inputs["q"].device
+        found = self.traced.computed(names, sizes_of(inputs), self._inputs(inputs, given), device, made)
         return {name: value.item() if name in self.numbers else value for name, value in found.items()}
 
     def requirements(self, inputs: Mapping[str, Tensor], given: Mapping[str, object]) -> tuple[Requirement, ...]:

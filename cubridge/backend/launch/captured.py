@@ -41,14 +41,23 @@ class CaptureSource(Protocol):
         """Captures that follow from sizes and numbers alone."""
         ...
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """What follows from sizes alone and computed captures are made of, without being one."""
+        ...
+
     def state(self) -> Mapping[str, Tensor]:
         """What the reference keeps between calls, as it is now. Errors: CU490 for what is of another kind than it was."""
         ...
 
     def compute(
-        self, names: tuple[str, ...], inputs: Mapping[str, Tensor], given: Mapping[str, object]
+        self,
+        names: tuple[str, ...],
+        inputs: Mapping[str, Tensor],
+        given: Mapping[str, object],
+        made: Mapping[str, Tensor] = ...,
     ) -> Mapping[str, CaptureValue]:
-        """These captures, on the device of q and without waiting for it."""
+        """These captures and tables, on the device of q and without waiting for it. `made`: tables at these sizes."""
         ...
 
     def requirements(self, inputs: Mapping[str, Tensor], given: Mapping[str, object]) -> tuple[Requirement, ...]:
@@ -63,14 +72,19 @@ class NoCaptures:
     handed: Mapping[str, str] = field(default_factory=dict[str, str])
     computed: tuple[str, ...] = ()
     of_sizes: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
     def state(self) -> Mapping[str, Tensor]:
         return {}
 
     def compute(
-        self, names: tuple[str, ...], inputs: Mapping[str, Tensor], given: Mapping[str, object]
+        self,
+        names: tuple[str, ...],
+        inputs: Mapping[str, Tensor],
+        given: Mapping[str, object],
+        made: Mapping[str, Tensor] | None = None,
     ) -> Mapping[str, CaptureValue]:
-        del names, inputs, given
+        del names, inputs, given, made
         return {}
 
     def requirements(self, inputs: Mapping[str, Tensor], given: Mapping[str, object]) -> tuple[Requirement, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from cubridge.backend.launch.arguments import bind_sizes, check_memory
@@ -90,17 +91,18 @@ class Preparer:
             return Handed(tuple(positions[name] for name in arrays))
         captures = self.captures
 
-        def compute_all(wanted: tuple[str, ...]) -> Callable[[Inputs, Values], Mapping[str, Tensor]]:
-            def compute(inputs: Inputs, values: Values) -> Mapping[str, Tensor]:
-                made = captures.compute(wanted, _named(inputs), dict(zip(names, values, strict=True)))
-                return cast("Mapping[str, Tensor]", made)
+        computed = tuple(n for n in captures.computed if n in arrays)
+        of_sizes = (*(n for n in captures.of_sizes if n in arrays), *(captures.tables if computed else ()))
 
-            return compute
+        def compute(
+            wanted: tuple[str, ...], inputs: Inputs, values: Values, made: Mapping[str, Tensor]
+        ) -> Mapping[str, Tensor]:
+            found = captures.compute(wanted, _named(inputs), dict(zip(names, values, strict=True)), made)
+            return cast("Mapping[str, Tensor]", found)
 
-        of_sizes = compute_all(tuple(n for n in captures.of_sizes if n in arrays))
-        computed = compute_all(tuple(n for n in captures.computed if n in arrays))
+        tables = Tables(inputs[0].device, lambda inputs, values: compute(of_sizes, inputs, values, {}))
         sources = tuple(positions.get(name, name) for name in arrays)
-        return Mixed(sources, computed, Tables(inputs[0].device, of_sizes))
+        return Mixed(sources, partial(compute, computed), tables)
 
 
 def _named(inputs: Inputs) -> dict[str, Tensor]:

@@ -57,14 +57,15 @@ class Handed:
 @dataclass(frozen=True, slots=True)
 class Mixed:
     """`sources`, in the order of the contract: a position among the values, or the name of a tensor that `compute` makes anew in
-    the stream of each call or that `tables` has."""
+    the stream of each call, of what `tables` has among others, or that `tables` has."""
 
     sources: tuple[int | str, ...]
-    compute: Callable[[Inputs, Values], Mapping[str, Tensor]]
+    compute: Callable[[Inputs, Values, Mapping[str, Tensor]], Mapping[str, Tensor]]
     tables: Tables
 
     def __call__(self, inputs: Inputs, values: Values) -> Sequence[Tensor]:
-        made = {**self.tables(inputs, values), **self.compute(inputs, values)}
+        kept = self.tables(inputs, values)
+        made = {**kept, **self.compute(inputs, values, kept)}
         return [made[s] if isinstance(s, str) else values[s] for s in self.sources]  # pyright: ignore[reportReturnType]
 
 

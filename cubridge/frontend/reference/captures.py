@@ -6,7 +6,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Literal
 
@@ -125,6 +125,11 @@ class CaptureTable:
             return all(x.tensor in scalars for x in walk(self.computed[tensor].term) if isinstance(x, Load))
         return tensor in scalars
 
+    def tables_of_sizes(self, capture: str) -> frozenset[str]:
+        """The tables of sizes alone that a computed capture reads itself."""
+        tensor = next(s.tensor for s in self.sources.values() if s.name == capture)
+        return frozenset(name for name in self._made_of(tensor) if self.lifter.is_of_sizes(name))
+
     def inputs_of(self, capture: str) -> frozenset[str]:
         """Names of arguments, q, k and v among them, and paths of what the reference keeps, that a capture is made of."""
         found: set[str] = set()
@@ -199,13 +204,19 @@ _EXTENT_HELP: Final = "give it an extent of B, Hq, Hk, Lq, Lk, D, a multiple of 
 @dataclass(frozen=True, slots=True)
 class CaptureValues:
     """Computes the tensors of a spec's captures for one launch, on `device`; nothing waits for it. `inputs`: q, k, v where a
-    computed capture reads them, and the extra inputs."""
+    computed capture reads them, and the extra inputs. `made`: tables that are at hand."""
 
     lifter: Lifter
     table: CaptureTable
     sizes: Mapping[str, int]
     inputs: Mapping[str, Input]
     device: torch.device = CPU
+    made: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    def tables(self, names: Container[str]) -> dict[str, Tensor]:
+        """Those of `names` that captures are made of, without being one."""
+        tensors, own = self.tensors(), {s.tensor for s in self.table.sources.values()}
+        return {t.name: tensors(t.name) for t in self.lifter.tables if t.name in names and t.name not in own}
 
     def at(self, wide: bool = False, names: Container[str] | None = None) -> dict[str, Tensor]:
         """All, or those of `names`. `wide`: floats stay fp64. Errors: CU490 for a float where an integer was, CU491 for too many
@@ -237,6 +248,8 @@ class CaptureValues:
         written = {id(real.tensor): real for real in lifter.recording.reals}
 
         def tensor(name: str) -> Tensor:
+            if name in self.made:
+                return self.made[name]
             if name in self.table.computed:
                 made = self.table.computed[name]
                 return TensorEvaluator(self.sizes, tensor, self.device).over(made.term, made.indices)

@@ -63,9 +63,23 @@ class _Reader:
         arena().here = place_of(term)
         outer = [x for x in (self.axes.b, self.axes.h) if x.name in made.free]
         own = [index(f"{x.name}_", x.extent) for x in outer]
-        renamed = substitute(made, {x.name: o for x, o in zip(outer, own, strict=True)})
+        renamed = self._with_places(substitute(made, {x.name: o for x, o in zip(outer, own, strict=True)}))
         place = integers.add(integers.sub(self.axes.i, self.axes.j), self._zero())
         return self.lifter.table(NAME, renamed, (*own, self._places()), (*outer, place))
+
+    def _with_places(self, term: Term) -> Term:
+        """With subscripts that follow from sizes alone as tables of their own, which calls share."""
+        children = tuple(self._with_places(c) for c in term.children())
+        if isinstance(term, Load):
+            children = tuple(self._place(c) for c in children)
+        return rebuilt_in_place(term, children)
+
+    def _place(self, subscript: Term) -> Term:
+        places = self._places()
+        plain = isinstance(subscript, Index) or subscript.free != frozenset((places.name,))
+        if plain or not all(self.lifter.is_of_sizes(name) for name in subscript.reads):
+            return subscript
+        return self.lifter.table("places", subscript, (places,), (places,))
 
     def _of_distance(self, term: Term) -> Term | None:
         """The term over places in the vector, the nearest distance that there is where there is none."""

@@ -160,7 +160,11 @@ class TensorEvaluator:
                     total = total + c * math.prod(map(value, monomial))
                 return total
             case Load():
-                return self._load(term, [value(x) for x in term.indices])
+                tensor = self.tensors(term.tensor)
+                axis = self._read_whole(term, tensor, scope, extents)
+                if axis is None:
+                    return self._load(term, tensor, [value(x) for x in term.indices])
+                return _element_type(tensor, term).view([-1 if n == axis else 1 for n in range(len(extents))])
             case Apply(op="trunc") if not term.reads:
                 return _near_whole(value(term.args[0])).long()
             case Apply():
@@ -176,15 +180,22 @@ class TensorEvaluator:
         """A fill, which a CUDA graph can record as it cannot a copy from the host."""
         return torch.full((), value, dtype=dtype, device=self.device)
 
-    def _load(self, term: Load, indices: list[Tensor]) -> Tensor:
-        tensor = self.tensors(term.tensor)
+    def _load(self, term: Load, tensor: Tensor, indices: list[Tensor]) -> Tensor:
         if indices:
             places = torch.broadcast_tensors(*indices)
             inside = [
                 p.clamp(0, n - 1) for p, n in zip(places, tensor.shape, strict=True)
             ]  # dead branches may be outside
             tensor = tensor[tuple(inside)]
-        return tensor.double() if term.sort is Sort.REAL else tensor if term.sort is Sort.BOOL else tensor.long()
+        return _element_type(tensor, term)
+
+    def _read_whole(self, term: Load, tensor: Tensor, scope: dict[str, int], extents: list[int]) -> int | None:
+        """The axis of a vector that is read at each of its places."""
+        match term.indices:
+            case (Index(name=name),) if not self._start and tensor.shape == (extents[scope[name]],):
+                return scope[name]
+            case _:
+                return None
 
     def _reduce(self, term: Reduce, scope: dict[str, int], extents: list[int]) -> Tensor:
         """One more axis, reduced away; subterms are computed again, for their shapes are of this scope."""
@@ -203,6 +214,10 @@ class TensorEvaluator:
                 return found.any(-1)
             case _:
                 return found.amax(-1) if term.kind == "max" else found.amin(-1)
+
+
+def _element_type(tensor: Tensor, term: Load) -> Tensor:
+    return tensor.double() if term.sort is Sort.REAL else tensor if term.sort is Sort.BOOL else tensor.long()
 
 
 _TRIED: Final = (

@@ -180,6 +180,11 @@ class Lifter:
             self.tables.append(known)
         return load(known.name, places, term.sort)
 
+    def is_of_sizes(self, name: str) -> bool:
+        """Is it a table that reads no tensor, or other such tables alone."""
+        made = next((t for t in self.tables if t.name == name), None)
+        return made is not None and all(self.is_of_sizes(read) for read in made.term.reads)
+
     # ---- the walk over the calls --------------------------------------------------------------------------------------
 
     def run(self, handlers: dict[str, Handler]) -> None:

@@ -129,11 +129,23 @@ class Traced:
             return self._values(sizes, inputs, CPU).at(wide)
 
     def computed(
-        self, names: Container[str], sizes: Mapping[str, int], inputs: Mapping[str, Input], device: torch.device
+        self,
+        names: Container[str],
+        sizes: Mapping[str, int],
+        inputs: Mapping[str, Input],
+        device: torch.device,
+        made: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """The captures of `names` for one launch, as the kernel reads them; nothing waits for `device`."""
+        """The captures of `names` for one launch, as the kernel reads them, and the tables of `names` that these are made of;
+        nothing waits for `device`. `made`: such tables of an earlier launch at these sizes."""
         with new_arena(self.arena):
-            return self._values(sizes, inputs, device).at(names=names)
+            values = replace(self._values(sizes, inputs, device), made=made or {})
+            return values.at(names=names) | values.tables(names)
+
+    def tables_of_sizes(self, capture: str) -> frozenset[str]:
+        """The tables of sizes alone that a computed capture is made of."""
+        with new_arena(self.arena):
+            return self.assembled.table.tables_of_sizes(capture)
 
     def requirements(
         self, sizes: Mapping[str, int], inputs: Mapping[str, Input], device: torch.device | None = None

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
+from cubridge.driver.captures import SpecCaptures
 from cubridge.frontend.reference.load import Reference
 from cubridge.frontend.reference.trace import trace
 from cubridge.ir.printer import print_expr
@@ -79,3 +82,16 @@ def test_it_reaches_past_both_ends() -> None:
         distance = (torch.arange(30 + 20 + 255) - 20 - 127).clamp(-7, 7) + 7
         assert torch.allclose(vector, x[:, distance] + given["y"][:, None] * distance)
     assert found.inputs_of("by_distance") == {"x", "y"}
+
+
+def test_its_subscripts_are_computed_once_for_all_calls_at_some_sizes() -> None:
+    found, given = traced(two_tables), extra(SHAPE, "cpu")
+    source: Any = SpecCaptures.of(found, {})
+    assert (source.computed, source.of_sizes, source.tables) == (("by_distance",), (), ("places",))
+    inputs = {n: torch.zeros(2, h, length, 8) for n, h, length in (("q", 4, 30), ("k", 2, 20), ("v", 2, 20))}
+    kept = source.compute(source.tables, inputs, given)
+    assert kept["places"].tolist() == ((torch.arange(305) - 147).clamp(-7, 7) + 7).tolist()
+    first = source.compute(source.computed, inputs, given, kept)["by_distance"]
+    assert torch.equal(first, source.compute(source.computed, inputs, given)["by_distance"])
+    others = source.compute(source.computed, inputs, {**given, "y": 0 * given["y"]}, {"places": 0 * kept["places"]})
+    assert torch.equal(others["by_distance"], given["x"][:, :1].expand(4, 305))
