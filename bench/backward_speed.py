@@ -106,11 +106,22 @@ def time_one(timed: Timed, device: Device, measure: Measure) -> Row:
 
 
 def _ours(timed: Timed, device: Device, q: Tensor, k: Tensor, v: Tensor, dout: Tensor) -> Work:
-    assert timed.texts is not None and timed.forward is not None
-    captures = on_device(cast("Mapping[str, CaptureValue]", timed.captures), device.torch_device)
-    out, lse = _forward(Launcher(device, timed.forward, say=lambda _: None), q, k, v, captures)
+    assert timed.texts is not None
+    captures = captures_of(timed, device)
+    out, lse = forward_of(timed, device, q, k, v, captures)
     launch = BackwardLauncher.of(device, timed.texts, say=lambda _: None)
     return lambda: launch(q, k, v, out, lse, dout, None, captures)
+
+
+def captures_of(timed: Timed, device: Device) -> Mapping[str, CaptureValue]:
+    return on_device(cast("Mapping[str, CaptureValue]", timed.captures), device.torch_device)
+
+
+def forward_of(
+    timed: Timed, device: Device, q: Tensor, k: Tensor, v: Tensor, captures: Mapping[str, CaptureValue]
+) -> tuple[Tensor, Tensor]:
+    assert timed.forward is not None
+    return _forward(Launcher(device, timed.forward, say=lambda _: None), q, k, v, captures)
 
 
 def _forward(

@@ -7,7 +7,7 @@ mutants  wrong kernels of every variant, each of which the check must reject
 draws    references put together at random, adapted and judged on the GPU (--count)
 host     what one call costs on the host; without a GPU, all but the launch itself
 lists    lists of key tiles of masks that read data: against torch's, and what they take of a call; documents in one long row
-backward the backward pass of every variant: gradients, wrong passes, times beside SDPA's and FlexAttention's
+backward the backward pass of every variant: gradients, wrong passes, times beside SDPA's and FlexAttention's, lists of query tiles
 time     every variant on both kernels beside its peers, interleaved
 lengths  full and causal attention over lengths, head layouts and head dims; goes on with what --out holds of it
 all      build, check, mutants, time
@@ -156,6 +156,7 @@ def lists(arguments: argparse.Namespace) -> int:
 
 def backward(arguments: argparse.Namespace) -> int:
     from bench.backward import build_backward, check_backward, check_table
+    from bench.backward_lists import backward_list_rows, backward_list_table
     from bench.backward_speed import backward_table, build_timed, time_backward
     from bench.row import faults_of
 
@@ -171,7 +172,10 @@ def backward(arguments: argparse.Namespace) -> int:
     rows = time_backward(timed, device, _measure(arguments, PEERS[1:]))
     _report(arguments, "backward-time", backward_table(rows), [asdict(r) for r in rows])
     print("\n".join(faults_of(rows)), flush=True)
-    return 3 if not outcomes or any(o.fault for o in outcomes) else 0
+    lists = list(backward_list_rows(timed, device, arguments.rounds))
+    _report(arguments, "backward-lists", backward_list_table(lists), [asdict(r) | {"share": r.share} for r in lists])
+    right = bool(outcomes) and not any(o.fault for o in outcomes) and all(r.same for r in lists)
+    return 0 if right else 3
 
 
 def host(arguments: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -31,13 +31,20 @@ class ListCall:
         return self.launcher(*self.inputs, self.captures)
 
     def lists(self) -> Lists:
-        plan = self.launcher.plan(dict(zip("qkv", self.inputs, strict=True)), self.captures, (OUTPUT,))
-        assert isinstance(plan, CallPlan)
-        (lists,) = plan.lists
-        arrays, first = [cast("Tensor", self.captures[n]) for n in self.launcher.arrays], 3 + len(plan.made)
-        for position, convert in plan.conversions:
-            arrays[position - first] = convert(arrays[position - first])
-        return Lists(lists, arrays)
+        return lists_of(self.launcher, dict(zip("qkv", self.inputs, strict=True)), self.captures, (OUTPUT,))
+
+
+def lists_of(
+    launcher: Launcher, inputs: Mapping[str, Tensor], captures: Mapping[str, CaptureValue], outputs: Sequence[str]
+) -> Lists:
+    """Those of a call that makes `outputs`."""
+    plan = launcher.plan(inputs, captures, outputs)
+    assert isinstance(plan, CallPlan)
+    (lists,) = plan.lists
+    arrays, first = [cast("Tensor", captures[n]) for n in launcher.arrays], len(inputs) + len(plan.made)
+    for position, convert in plan.conversions:
+        arrays[position - first] = convert(arrays[position - first])
+    return Lists(lists, arrays)
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,13 @@ class Lists:
 
     def by_kernel(self) -> Tensor:
         return self.plan.make(self.arrays)
+
+    def counts(self) -> tuple[bool, float, float]:
+        """Are they those of torch, and what part of all tiles is visited, and masked."""
+        expected = self.by_torch()
+        tiles = expected.shape[0] * self.plan.shape.tiles
+        visited, masked = (int(expected[:, n].sum()) / tiles for n in (0, 1))
+        return torch.equal(self.by_kernel(), expected), visited, masked
 
     def together(self) -> tuple[Callable[[], object], int]:
         """Work that makes them some times, and how often; without the host where the device is a GPU."""

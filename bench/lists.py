@@ -86,11 +86,8 @@ def _shuffled(captures: Mapping[str, CaptureValue]) -> dict[str, CaptureValue]:
 
 def _row(row: ListRow, call: ListCall, rounds: int, clock: Clock) -> ListRow:
     lists = call.lists()
-    expected = lists.by_torch()
-    same = torch.equal(lists.by_kernel(), expected)
+    same, visited, masked = lists.counts()
     times = milliseconds(lists, {"call": call}, rounds, clock)
-    tiles = expected.shape[0] * lists.plan.shape.tiles
-    visited, masked = (int(expected[:, n].sum()) / tiles for n in (0, 1))
     return replace(row, same=same, visited=visited, masked=masked, **times)
 
 
