@@ -50,6 +50,7 @@ class Workers:
         self._definitions = _single_definitions(kernel)
         self._rings = {Attr(Name(ring), "slot"): range(size) for ring, size in ring_sizes(kernel).items()}
         self._values: dict[Expr, tuple[int | None, ...]] = {}
+        self._stepped: dict[tuple[Expr, tuple[tuple[str, range], ...]], tuple[Expr, ...]] = {}
         self.placed = tuple(self._place(kernel.body, self.everyone, None, {}))
 
     def values(self, expr: Expr) -> tuple[int | None, ...]:
@@ -67,12 +68,18 @@ class Workers:
 
     def slots(self, index: Expr, placed: Placed, thread: int, count: int) -> frozenset[int]:
         """The slots, of `count`, that `index` may mean for a thread, at any step of counted loops and of rings."""
-        meant = [self._inlined(index)]
-        steps = {Name(var): known for var, known in placed.ranges.items()} | self._rings
-        for place in [p for p in steps if p in set(walk(meant[0]))]:
-            meant = [_with(expr, place, step) for expr in meant for step in steps[place]]
-        values = {self._value(expr, thread) for expr in meant}
+        values = {self.values(expr)[thread] for expr in self._at_steps(index, placed.ranges)}
         return frozenset(v for v in values if v is not None) if None not in values else frozenset(range(count))
+
+    def _at_steps(self, index: Expr, ranges: Mapping[str, range]) -> tuple[Expr, ...]:
+        key = (index, tuple(ranges.items()))
+        if key not in self._stepped:
+            meant = [self._inlined(index)]
+            steps = {Name(var): known for var, known in ranges.items()} | self._rings
+            for place in steps.keys() & set(walk(meant[0])):
+                meant = [_with(expr, place, step) for expr in meant for step in steps[place]]
+            self._stepped[key] = tuple(meant)
+        return self._stepped[key]
 
     def _evaluate(self, expr: Expr) -> tuple[int | None, ...]:
         expr = self._inlined(expr)
