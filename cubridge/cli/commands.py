@@ -64,9 +64,9 @@ def lift(options: Namespace) -> int:
 
 def _lift_from_runs(options: Namespace) -> int:
     from cubridge.driver.foreign.lift import lift_foreign
-    from cubridge.driver.sandbox.process import Sandbox
+    from cubridge.driver.sandbox.process import LARGE_HEADERS, Sandbox
 
-    with Sandbox() as child:
+    with Sandbox(LARGE_HEADERS) as child:
         lifted = child.run(lift_foreign, Path(options.kernel), options.contract)
     for remark in lifted.remarks:
         say(options)(f"{remark.span}: {remark.message}")
@@ -91,10 +91,10 @@ def adopt(options: Namespace) -> int:
     again and judged against it. Writes the copy, cubridge_hooks.cuh, a patch, the CuIR of the copy and its contract."""
     from cubridge.driver.foreign.adopt import adopt as run_adopt
     from cubridge.driver.foreign.adopt import file_names
-    from cubridge.driver.sandbox.process import Sandbox
+    from cubridge.driver.sandbox.process import LARGE_HEADERS, Sandbox
 
     folder = output_folder(options.output, file_names(options.kernel))
-    with Sandbox() as child:
+    with Sandbox(LARGE_HEADERS) as child:
         adopted = child.run(run_adopt, options.kernel, options.contract, options.reference, options.function)
     adopted.write(folder, options.contract)
     show("\n  ".join((f"{folder}: a copy with hooks, which computes {adopted.computes}", *adopted.unproved)))

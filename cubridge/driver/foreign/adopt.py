@@ -128,6 +128,7 @@ class _Hooks:
         mask = kernel.region("mask")
         if not mask.body:
             raise CuError(Diagnostic("CU856", "the kernel hides no score, so that no mask has a place", kernel.span))
+        _check_every_tile(kernel)
         at, bound = mask_site(source, mask.span), bound_site(source, kernel.region("key_sequence").span)
         size = key_tile(kernel)
         assert size is not None
@@ -171,6 +172,14 @@ class _Hooks:
         _check_text(self.copies.build(made.text, self.contract), self.contract, made.kernel, reference)
         unproved = not_proved(made.kernel, reference.attention)
         return Adopted(made.source, made.text, made.header, made.patch, made.kernel, unproved, reference.attention.name)
+
+
+def _check_every_tile(kernel: Kernel) -> None:
+    """Errors: CU856 where scores of some key tiles have no mask that could be another one."""
+    full = next(s for s in kernel.region("key_sequence").body if isinstance(s, Assign) and s.target == Name("full_hi"))
+    if full.value != Name("lo"):
+        message = "scores are hidden in the first key tiles alone, so that another mask has no place in the others"
+        raise CuError(Diagnostic("CU856", message, kernel.region("mask").span))
 
 
 def _read(kernel: Kernel) -> ReadSpec:

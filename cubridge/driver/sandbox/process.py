@@ -68,6 +68,10 @@ class Limits:
     bytes: int | None = 12 << 30
 
 
+LARGE_HEADERS: Final = Limits(seconds=1800.0)
+"""For texts over headers of which a compile takes a minute, alone on the machine."""
+
+
 @dataclass(slots=True)
 class Sandbox:
     """Runs jobs one after the other. Use as a context: its end kills the child. `program`: the module that the child runs."""

@@ -114,16 +114,16 @@ class RowReader:
         """Errors: CU854."""
         weights, cast = self._weights(ends.outputs)
         scores = self._masked_scores(link.top)
+        if set(scores) != set(weights):
+            message = "the maximum of a row is of other keys than its weights"
+            raise CuError(Diagnostic("CU854", message, link.top.span))
         added = self._check_total(link, weights)
         formulas = {
-            ordered(f.expr): f for f in (self._weight(node, scores.get(j), link.top) for j, node in weights.items())
+            ordered(f.expr): f for f in (self._weight(node, scores[j], link.top) for j, node in weights.items())
         }
         first = next(iter(weights.values()))
         if len(formulas) != 1:
             raise CuError(Diagnostic("CU854", "the keys of a tile have weights of several forms", first.span))
-        if set(scores) != set(weights):
-            message = "the maximum of a row is of other keys than its weights"
-            raise CuError(Diagnostic("CU854", message, link.top.span))
         samples = tuple(Sample(self.lane.row, j, Formulas(self._raw).of(node)) for j, node in sorted(scores.items()))
         spans = {"max": link.top.span, "weight": first.span, "sum": added, "scale": span_of(link.scale or first)}
         scale = None if link.scale is None else self._scale(link.scale, link.top)
@@ -323,7 +323,7 @@ class RowReader:
     def _raw(self, node: Node) -> Expr | None:
         return SCORE if self.score(node) is not None else None
 
-    def _weight(self, node: Node, score: Node | None, top: Node) -> Formula:
+    def _weight(self, node: Node, score: Node, top: Node) -> Formula:
         def leaf(at: Node) -> Expr | None:
             if at is score:
                 return SCORE

@@ -100,6 +100,16 @@ def test_a_copy_with_hooks(tmp_path: Path) -> None:
     assert path.read_bytes() == made.text
 
 
+def test_no_hook_where_some_tiles_have_no_mask(tmp_path: Path) -> None:
+    path = changed("peeled", "peeled(const", "peeled(const", tmp_path)
+    with pytest.raises(CuError) as caught:
+        adopt(path, path.with_suffix(".toml"))
+    first = caught.value.diagnostics[0]
+    assert (
+        first.code == "CU856" and "in the first key tiles alone" in first.message and "j >= min(keys" in first.span.text
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "pipelined"])
 @pytest.mark.parametrize(

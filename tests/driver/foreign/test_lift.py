@@ -122,6 +122,32 @@ WRONG = (
         "address(from)", "a tile of values, by its keys",
     ),
     Wrong(
+        "a_missing_barrier_in_the_loop", "peeled", "__syncthreads();\n        fetch<T::KEYS, T::DIM, false>(vs, v +",
+        "fetch<T::KEYS, T::DIM, false>(vs, v +", "CU833", "from + row * stride", "overwritten without a wait",
+    ),
+    Wrong(
+        "an_output_that_is_not_scaled", "peeled", "o[n / 2][2 * r + n % 2] *= shrink;", "o[n / 2][2 * r + n % 2] *= 0.5f;", "CU854",
+        '"r"(a[0])', "not scaled and added to alike",
+    ),
+    Wrong(
+        "a_maximum_of_half_the_row", "peeled", "            larger = fmaxf(larger, __shfl_xor_sync(~0u, larger, 2));\n", "",
+        "CU854", "larger = fmaxf(larger,", "other keys than its weights",
+    ),
+    Wrong(
+        "a_sum_of_half_the_row", "peeled", "        total[r] += __shfl_xor_sync(~0u, total[r], 1);\n", "", "CU854",
+        "cvt.rn.bf16x2.f32", "made of no one accumulator",
+    ),
+    Wrong(
+        "a_row_put_where_another_belongs", "peeled", "lane / 4 + 8 * r) * T::DIM + d", "lane / 4 + 8 - 8 * r) * T::DIM + d",
+        "CU854", '"r"(a[0])', "takes in scores of another row",
+    ),
+    Wrong(
+        "a_missing_barrier_before_the_output", "peeled",
+        "    __syncthreads();\n    #pragma unroll\n    for (int r = 0; r < 2; ++r) {\n        const int i",
+        "    #pragma unroll\n    for (int r = 0; r < 2; ++r) {\n        const int i", "CU833", "reinterpret_cast<const uint4*>",
+        "read without a wait",
+    ),
+    Wrong(
         "a_wait_of_another_kind", "pipelined", 'cp.async.wait_group %0;" ::"n"(N)', 'cp.async.wait_all;" ::', "CU851",
         "cp.async.wait_all", "`cp.async.wait_all` has no statement",
     ),
@@ -132,7 +158,11 @@ WRONG = (
 )  # fmt: skip
 
 
-SLOW = {"a_column_of_another", "values_of_another_tile"}
+SLOW = {
+    "a_column_of_another", "values_of_another_tile", "a_first_tile_of_other_weights", "a_copy_of_the_same_tile_in_the_loop",
+    "a_missing_barrier_in_the_loop", "an_output_that_is_not_scaled", "a_sum_of_half_the_row", "a_row_put_where_another_belongs",
+    "a_missing_barrier_before_the_output",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
