@@ -27,7 +27,7 @@ from cubridge.frontend.ptx.sites import BoundSite, MaskSite, bound_site, mask_si
 from cubridge.ir.algebra.exprs import operands
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.foreign import ForeignContract, ParameterKind
-from cubridge.ir.nodes import SIZES, Assign, Attr, Binary, Call, Expr, IntLit, Kernel, Name
+from cubridge.ir.nodes import COMPARISONS, SIZES, Assign, Attr, Binary, Call, Expr, IntLit, Kernel, Name
 from cubridge.ir.printer import print_expr, to_text
 from cubridge.ir.source import SourceFile, Span
 from cubridge.ir.tile_shape import dtype_of, key_tile, size_of
@@ -153,7 +153,10 @@ class _Hooks:
         tile = ", ".join(self.given[name] for name in (*self.sizes, "b", "h", "q_start"))
         keep = f"{KEEP}({self.row}, {self.key}, {tile})"
         yield TextEdit(Span(self.source, 0, 0), f'#include "{HEADER}"\n'.encode())
-        yield TextEdit(self.mask.choice, f"{HIDE}({keep}, {SCORE}({self.mask.score.text}))".encode())
+        hidden = f"{HIDE}({keep}, {SCORE}({self.mask.score.text}))"
+        yield TextEdit(
+            self.mask.choice, (f"{self.mask.score.text} = {hidden};" if self.mask.assigns else hidden).encode()
+        )
         count = f"{KEY_TILES}({tile})"
         yield TextEdit(
             self.bound.bound, (count if self.bound.unit == "tiles" else f"{count} * {self.key_rows}").encode()
@@ -238,7 +241,9 @@ def _meanings(source: SourceFile, site: MaskSite, copies: _Copies, given: dict[s
     found: dict[str, str] = {}
     for term in _terms(kernel):
         match term:
-            case Binary("<", Name("i" | "j" as name), IntLit(number)) if number in probes:
+            case Binary(op, Name("i" | "j" as name), IntLit(n)) | Binary(op, IntLit(n), Name("i" | "j" as name)) if (
+                op in COMPARISONS and (number := round(n / _APART) * _APART) in probes
+            ):
                 found[name] = probes[number]
             case _:
                 pass

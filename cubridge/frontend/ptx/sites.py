@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import tree_sitter_cuda
@@ -18,13 +18,15 @@ _ORDERS: Final = ("<", "<=", ">", ">=")
 
 @dataclass(frozen=True, slots=True)
 class MaskSite:
-    """A condition that keeps a score or hides it. `operands`: texts of what its comparisons compare."""
+    """A condition that keeps a score or hides it: in a choice between the score and -INFINITY, or, with `assigns`, before a
+    statement that assigns -INFINITY to it. `choice`: the whole of that; `operands`: texts of what the condition compares."""
 
     choice: Span
     condition: Span
     score: Span
     keeps_where_true: bool
     operands: tuple[str, ...]
+    assigns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +38,48 @@ class BoundSite:
 
 
 def mask_site(source: SourceFile, near: Span) -> MaskSite:
-    """The choice between a score and -INFINITY on the lines of `near`. Errors: CU856 where there is no one such choice."""
-    found = [n for n in _nodes(source) if n.type == "conditional_expression" and _on_line(source, n, near)]
-    sides = [(n, _is_hidden(source, n, "consequence"), _is_hidden(source, n, "alternative")) for n in found]
-    chosen = [(n, then) for n, then, otherwise in sides if then != otherwise]
-    if len(chosen) != 1:
+    """Where scores are hidden on the lines of `near`. Errors: CU856 where there is no one such place."""
+    nodes = [n for n in _nodes(source) if _on_line(source, n, near)]
+    found = [site for n in nodes for site in (_choice(source, n), _assignment(source, n)) if site is not None]
+    if len(found) != 1:
         raise CuError(
             Diagnostic("CU856", "no one choice between a score and -INFINITY stands where scores are hidden", near)
         )
-    node, hides_where_true = chosen[0]
-    condition = node.child_by_field_name("condition")
-    score = node.child_by_field_name("alternative" if hides_where_true else "consequence")
-    assert condition is not None and score is not None
+    return found[0]
+
+
+def _choice(source: SourceFile, node: Node) -> MaskSite | None:
+    """`CONDITION ? SCORE : -INFINITY`, either way round."""
+    if node.type != "conditional_expression":
+        return None
+    sides = [node.child_by_field_name(side) for side in ("consequence", "alternative")]
+    hidden = [side is not None and _is_hidden(source, side) for side in sides]
+    condition, score = node.child_by_field_name("condition"), sides[0 if hidden[1] else 1]
+    if hidden[0] == hidden[1] or condition is None or score is None:
+        return None
+    return _mask_site(source, node, condition, score, keeps_where_true=hidden[1])
+
+
+def _assignment(source: SourceFile, node: Node) -> MaskSite | None:
+    """`if (CONDITION) SCORE = -INFINITY;`"""
+    clause, body = (node.child_by_field_name(f) for f in ("condition", "consequence"))
+    if node.type != "if_statement" or clause is None or body is None or node.child_by_field_name("alternative"):
+        return None
+    statements = body.named_children if body.type == "compound_statement" else [body]
+    assigned = statements[0].named_children if len(statements) == 1 else []
+    if len(assigned) != 1 or assigned[0].type != "assignment_expression" or _operator(assigned[0]) != "=":
+        return None
+    score, value = (assigned[0].child_by_field_name(f) for f in ("left", "right"))
+    condition = clause.child_by_field_name("value")
+    if score is None or value is None or condition is None or not _is_hidden(source, value):
+        return None
+    return replace(_mask_site(source, node, condition, score, keeps_where_true=False), assigns=True)
+
+
+def _mask_site(source: SourceFile, node: Node, condition: Node, score: Node, keeps_where_true: bool) -> MaskSite:
     compared = tuple(dict.fromkeys(_text(source, side) for n in _below(condition) for side in _compared(n)))
     choice, at, kept = (_span(source, n) for n in (node, condition, score))
-    return MaskSite(choice, at, kept, not hides_where_true, compared)
+    return MaskSite(choice, at, kept, keeps_where_true, compared)
 
 
 def bound_site(source: SourceFile, near: Span) -> BoundSite:
@@ -85,9 +114,8 @@ def _value_of(source: SourceFile, bound: Node) -> Node | None:
     return declared[0] if len(declared) == 1 else None
 
 
-def _is_hidden(source: SourceFile, node: Node, side: str) -> bool:
-    child = node.child_by_field_name(side)
-    return child is not None and _text(source, child).replace(" ", "") in ("-INFINITY", "-CUDART_INF_F", "-inf")
+def _is_hidden(source: SourceFile, node: Node) -> bool:
+    return _text(source, node).replace(" ", "") in ("-INFINITY", "-CUDART_INF_F", "-inf")
 
 
 def _compared(node: Node) -> list[Node]:

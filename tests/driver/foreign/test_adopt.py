@@ -46,6 +46,29 @@ def test_places_of_hooks() -> None:
     assert (bound.bound.text, bound.unit) == ("len_kv", "keys")
 
 
+STATEMENT = "if (!(j < len_kv && j <= i)) x = -INFINITY;"
+
+
+@pytest.mark.parametrize("text", [STATEMENT, "if (!(j < len_kv && j <= i)) { x = -INFINITY; }"])
+def test_a_mask_that_is_a_statement(text: str) -> None:
+    """Only where it assigns -INFINITY, and nothing else."""
+    source = SourceFile.from_text("kernel.cu", f"void f() {{\n{text}\n}}\n")
+    mask = mask_site(source, at(source, text))
+    assert (mask.choice.text, mask.score.text, mask.assigns, mask.keeps_where_true) == (text, "x", True, False)
+    assert mask.condition.text == "!(j < len_kv && j <= i)" and mask.operands == ("j", "len_kv", "i")
+    for old, new in (("x = -INF", "x = INF"), ("x = -INF", "x += -INF"), (text, f"{text} else y = 1;")):
+        other = SourceFile.from_text("kernel.cu", source.text.replace(old, new))
+        with pytest.raises(CuError):
+            mask_site(other, Span(other, 11, len(other.data)))
+
+
+@pytest.mark.slow
+def test_a_copy_of_a_mask_that_is_a_statement(tmp_path: Path) -> None:
+    path = changed("pipelined", "x = j < len_kv && j <= i ? x : -INFINITY;", STATEMENT, tmp_path)
+    made = adopt(path, path.with_suffix(".toml"))
+    assert b"x = cubridge_hide(cubridge_keep(i, j, heads, len_q, len_kv," in made.text
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
