@@ -93,7 +93,10 @@ class AttentionOperator:
         assert self.training is not None
         if is_transformed():
             raise needs_gradient("a transform of torch.func is recorded", "take torch.autograd.grad, or .backward()")
-        saved = self.training.operator(*inputs, *split_values(given, names))
+        if must_be_dispatched(inputs):
+            saved = self.training.operator(*inputs, *split_values(given, names))
+        else:
+            saved = self.training.record(inputs, given)
         return as_result(([saved] if isinstance(saved, Tensor) else saved)[: len(self.plan.outputs)])
 
     def run(self, inputs: Inputs, given: Values) -> list[Tensor]:

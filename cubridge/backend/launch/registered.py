@@ -62,8 +62,8 @@ def register(name: str, implementation: Implementation, outputs: int) -> Registe
     return registered
 
 
-def register_training(name: str, implementation: TrainingImplementation, outputs: int) -> Registered:
-    """The same with the gradients of q, k and v, by an operator of its own, NAME_backward."""
+def register_training(name: str, implementation: TrainingImplementation, outputs: int) -> tuple[Registered, Registered]:
+    """The same with the gradients of q, k and v; and the operator that gives these, NAME_backward."""
     backward = _backward(f"{name}_backward", implementation)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -81,7 +81,7 @@ def register_training(name: str, implementation: TrainingImplementation, outputs
 
     registered = _forward(name, implementation, outputs)
     registered.register_autograd(gradient, setup_context=setup)
-    return registered
+    return registered, backward
 
 
 def _no_gradient(values: list[object]) -> list[object] | None:

@@ -17,6 +17,7 @@ from cubridge.backend.launch.device import Device
 from cubridge.backend.launch.kinds import OtherKindError
 from cubridge.backend.launch.operator_plan import BackwardPlan, OperatorPlan
 from cubridge.backend.launch.prepare import Preparer
+from cubridge.backend.launch.recorded import record
 from cubridge.backend.launch.registered import needs_gradient, register_training
 from cubridge.backend.launch.runtime import MAX_PLANS, Launcher
 from cubridge.ir.diagnostics import Diagnostic, Refused
@@ -57,9 +58,13 @@ class Training:
         self._launchers: dict[torch.device, BackwardLauncher] = {}
         self._ready: set[tuple[torch.device, DType, int]] = set()
         self._passes: dict[tuple[object, ...], _Pass] = {}
-        self.operator = register_training(name, self, len(backward.saved))
+        self.operator, self._backward_operator = register_training(name, self, len(backward.saved))
 
     # ---- forward -----------------------------------------------------------------------------------------------------
+
+    def record(self, inputs: Inputs, given: Values) -> list[Tensor]:
+        """As `operator` gives, past the dispatcher."""
+        return record(self, self._backward_operator, inputs, given)
 
     def run(self, inputs: Inputs, given: Values) -> list[Tensor]:
         """What the forward pass hands on. `given`: as for `Calls`. Errors: besides those of a call, of the kernels of the backward
