@@ -36,13 +36,23 @@ class Bounds:
     lse: Tensor | None
 
 
-def in_fp64(expected: SpecValues, values: Tensor, keys: int) -> Bounds:
-    """values [C, E]; `keys`: of a whole row."""
+def in_fp64(expected: SpecValues, values: Tensor, s: Tensor, keys: int) -> Bounds:
+    """values [C, E]; s [P, 1, R, C]; `keys`: of a whole row."""
     size = values.abs().sum(0)
     everywhere = _TOLERANCE / keys * (expected.out.abs() / size).amax(-1, keepdim=True)
-    out = _TOLERANCE * expected.out.abs() + size * (everywhere + _NOTHING)
-    lse = None if expected.lse is None else _TOLERANCE + _of_constants(expected.lse.abs())
-    return Bounds(out, lse)
+    ds = FP32_ROUNDOFF * _size_of_scores(expected, s)
+    moved = ds * expected.sensitivity
+    of_constants = moved @ values.abs() + moved.sum(-1, keepdim=True) * expected.out.abs()
+    out = _TOLERANCE * expected.out.abs() + size * (everywhere + _NOTHING) + of_constants
+    if expected.lse is None:
+        return Bounds(out, None)
+    of_scores = torch.where(expected.lse_keys, ds, 0.0).amax(-1)
+    return Bounds(out, _TOLERANCE + _of_constants(expected.lse.abs()) + of_scores)
+
+
+def _size_of_scores(expected: SpecValues, s: Tensor) -> Tensor:
+    """Of scores, or of what q.k adds to them, which captured numbers may take away again. Constants of fp32 move that."""
+    return torch.maximum(expected.score.abs().nan_to_num(0.0, posinf=0.0), expected.slope * s.abs())
 
 
 def _of_constants(size: Tensor) -> Tensor:

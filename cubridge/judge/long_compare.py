@@ -48,7 +48,7 @@ class Expected:
     def allowed(self, is_exact: bool, keys: int) -> Bounds:
         """What a kernel in fp64 may differ by, or one in fp32. `keys`: of a whole row."""
         if is_exact:
-            return bounds.in_fp64(self.values, self.v, keys)
+            return bounds.in_fp64(self.values, self.v, self.s, keys)
         return bounds.in_fp32(self.values, self.v, self.s, len(self.batch.groups))
 
 

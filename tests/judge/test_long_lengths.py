@@ -337,3 +337,13 @@ def test_a_captured_exponent_is_one_that_fp32_holds() -> None:
 def test_a_size_where_the_reference_has_no_value_is_passed_over() -> None:
     spec = softmax_spec(mask="j <= i // (Lk - 8192)")
     assert long_fault(transfer_unverified(source("sm80"), spec), spec) is None
+
+
+def test_constants_of_fp32_may_move_large_scores() -> None:
+    """A captured factor of q.k makes scores of 10^5 at some point, and sums of such that are small."""
+    a_table, g = torch.linspace(0, 1, 500), torch.tensor(0.3)
+
+    def attention(q, k, v, b):
+        return torch.softmax((q @ k.mT * g) + a_table[: k.shape[2]] + b, -1).to(v.dtype) @ v
+
+    adapt_unchecked(attention, extra_inputs=lambda shape, device: {"b": torch.randn(shape.Lk)})
