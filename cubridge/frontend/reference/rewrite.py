@@ -221,6 +221,19 @@ def _scaled_product(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any 
     return total + (input if _is_number(beta, 1) else input * beta)
 
 
+def _lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    return input + (end - input) * weight
+
+
+def _addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """ATen's kernel wants numbers for the extents that these are broadcast to."""
+    return input + tensor1 * tensor2 * value
+
+
+def _addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    return input + tensor1 / tensor2 * value
+
+
 def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """Euclidean distances by the product, as torch computes those of many points."""
     if p != 2 or compute_mode == "donot_use_mm_for_euclid_dist":
@@ -254,6 +267,9 @@ REWRITES: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     torch.Tensor.__matmul__: _matmul,
     torch.take_along_dim: _take_along,
     torch.cdist: _cdist,
+    **dict.fromkeys((torch.lerp, torch.Tensor.lerp), _lerp),
+    **dict.fromkeys((torch.addcmul, torch.Tensor.addcmul), _addcmul),
+    **dict.fromkeys((torch.addcdiv, torch.Tensor.addcdiv), _addcdiv),
     torch.baddbmm: _scaled_product,
     torch.Tensor.baddbmm: _scaled_product,
     torch.Tensor.take_along_dim: _take_along,

@@ -190,3 +190,16 @@ def product_added_to_a_bias(q, k, v):
     flat = repeated(k, q).flatten(0, 1).mT
     s = torch.baddbmm(bias, q.flatten(0, 1), flat, beta=2, alpha=depth**-0.5).view(batch, heads, rows, -1)
     return s.softmax(-1) @ repeated(v, q)
+
+
+@accepts(score="s * 0.75 * D ** -0.5 + 0.25 * tanh(s * D ** -0.5)")
+def interpolated(q, k, v):
+    s = plain_scores(q, k)
+    return torch.lerp(s, s.tanh(), 0.25).softmax(-1) @ repeated(v, q)
+
+
+@accepts(score="s * D ** -0.5 - 0.5 * cos(i) * sin(j)")
+def product_added(q, k, v):
+    i, j = torch.arange(q.shape[2]).cos()[:, None], torch.arange(k.shape[2]).sin()
+    s = torch.addcmul(plain_scores(q, k).float(), i, j, value=-0.5)
+    return s.softmax(-1).to(v.dtype) @ repeated(v, q)
