@@ -14,7 +14,7 @@ from cubridge.ir.algebra.facts import Facts
 from cubridge.ir.algebra.interval import EVERYTHING, INTEGERS, Interval, bounds, image_of
 from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Monomial, Poly, removed
-from cubridge.ir.nodes import Binary, Call, Expr
+from cubridge.ir.nodes import Attr, Binary, Call, Expr, Name
 
 _DEPTH: Final = 48
 """Levels of an expression, and `_OPENED` for each case or bound, on the way down to one answer."""
@@ -87,20 +87,21 @@ class _Proof:
 
     def interval(self, expr: Expr, depth: int) -> Interval:
         """An interval of an expression; from 0 on, at least, where it is proved."""
-        if expr not in self.known:
+        found = self.known.get(expr)
+        if found is None:
             self.known[expr] = EVERYTHING  # no proof rests on itself
-            self.known[expr] = self._interval(expr, depth - 1)
-        return self.known[expr]
+            found = self.known[expr] = self._interval(expr, depth - 1)
+        return found
 
     def _interval(self, expr: Expr, depth: int) -> Interval:
         self.steps += 1
         if depth <= 0 or self.steps > _STEPS:
             return EVERYTHING
-        least = self.facts.least(expr)
-        definition = self.facts.definition(expr)
-        if least is not None or definition is not None:
-            found = EVERYTHING if definition is None else self.interval(definition, depth)
-            return found if least is None else found.above(least)
+        if isinstance(expr, Name | Attr | Call):
+            least, definition = self.facts.least(expr), self.facts.definition(expr)
+            if least is not None or definition is not None:
+                found = EVERYTHING if definition is None else self.interval(definition, depth)
+                return found if least is None else found.above(least)
         found = image_of(expr, lambda x: self.interval(x, depth), INTEGERS)
         return found.above(0) if found.low < 0 and self.holds(poly(expr), depth - _OPENED) else found
 
