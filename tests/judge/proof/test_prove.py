@@ -62,6 +62,12 @@ def test_nothing_wrong_is_proved(wrong: Wrong) -> None:
     assert wrong.at in part.counterexample
 
 
+_SERIES = """w = exp2(s * p.exponent_scale - p.weight_bias)
+    large = rowmax(w) > 0.03125
+    s = w - w * w
+    if any_lane(large):
+        s = where(large, where(w > 1000000000.0, 1.0, w * rcp(1.0 + w)), s)"""
+
 RIGHT = {
     "a mask by a sum": ("full", "s = where(j < Lk, s, -inf)", "s = s + where(j < Lk, 0.0, -inf)"),
     "a mask by floats that are exact": ("full", "where(j < Lk,", "where(f32(j) < f32(Lk),"),
@@ -78,8 +84,8 @@ RIGHT = {
     "a clamp of what is bounded": ("softcap", "tanh_approx(s * p.score_scale)", "minimum(tanh_approx(s * p.score_scale), 1.0)"),
     "relu by a selection": ("relu", "maximum(s, 0.0)", "where(s > 0.0, s, 0.0)"),
     "relu by an absolute value": ("relu", "maximum(s, 0.0)", "where(s == -inf, 0.0, (s + abs(s)) * 0.5)"),
-    "a sigmoid by another quotient": ("sigmoid", "rcp(1.0 + exp2(p.weight_bias - s * p.exponent_scale))",
-                                      "exp2(s * p.exponent_scale) / (exp2(p.weight_bias) + exp2(s * p.exponent_scale))"),
+    "a sigmoid by another quotient": ("sigmoid", _SERIES,
+                                      "s = exp2(s * p.exponent_scale) / (exp2(p.weight_bias) + exp2(s * p.exponent_scale))"),
     "the LSE in other units": ("full", "(row.m * p.exponent_scale + log2(l)) * LN2",
                                "row.m * p.exponent_scale / LOG2E + log(l)"),
 }  # fmt: skip
