@@ -187,7 +187,10 @@ def _check_tile_list(kernel: Kernel, kind: TileList) -> None:
         fail("CU202", "a tile list is made of a truth for each row and key", kind.keep)
     if kind.axes not in _LIST_AXES:
         raise CuError(Diagnostic("CU206", "the axes of a tile list are none, `B`, or `B, Hq`", kind.span))
-    if isinstance(kind, QueryTileList) and len(kind.axes) == 2:
+    of_queries, walked = isinstance(kind, QueryTileList), family_of(kernel).sequence
+    if of_queries != (walked == "queries"):
+        raise CuError(Diagnostic("CU206", f"a kernel of the family `{kernel.family}` walks no such tiles", kind.span))
+    if of_queries and len(kind.axes) == 2:
         raise CuError(Diagnostic("CU206", "a list of query tiles is for all query heads of its keys", kind.span))
     for node in walk(kind.keep):
         if isinstance(node, Attr) and node.base == Name("tile") and _NEEDS_AXES[node.name] > len(kind.axes):

@@ -21,7 +21,7 @@ from cubridge.ir.algebra.exprs import both
 from cubridge.ir.diagnostics import CuError
 from cubridge.ir.fitting import fitting_shapes
 from cubridge.ir.gradient import GradientSpec
-from cubridge.ir.nodes import FloatLit, Name, TileList
+from cubridge.ir.nodes import FloatLit, IntLit, Name, QueryTileList, TileList
 from cubridge.ir.parser import parse_expr
 from cubridge.ir.printer import print_function
 from cubridge.ir.spec import Shape
@@ -134,6 +134,24 @@ def test_lists_of_query_tiles_are_walked_right() -> None:
         if not p.accepts(got):
             found.append(name)
     assert found == ["last listed tile lost", "masked tile walked as full", "list of the next tile"]
+
+
+def test_lists_that_no_backward_kernel_walks() -> None:
+    pairs = targets("documents_causal").pairs
+    (listed,) = (f for f in pairs.params if isinstance(f.type, TileList))
+    kind = listed.type
+    assert isinstance(kind, QueryTileList)
+
+    def said(wrong: TileList) -> str:
+        params = tuple(replace(f, type=wrong) if f is listed else f for f in pairs.params)
+        return find_faults(replace(pairs, params=params))[0].message
+
+    assert said(TileList(kind.rows, Name("BLOCK_KV"), kind.keep, kind.axes)).endswith("`backward` walks no such tiles")
+    assert (
+        said(replace(kind, axes=(Name("B"), Name("Hq")))) == "a list of query tiles is for all query heads of its keys"
+    )
+    assert said(replace(kind, keys=FloatLit(0.5))) == "the rows or keys of a list are an integer"
+    assert said(replace(kind, rows=IntLit(0))) == "this must be positive"
 
 
 def test_a_mask_of_each_head_has_no_lists_of_query_tiles() -> None:
