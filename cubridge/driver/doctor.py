@@ -80,6 +80,7 @@ PARTS: Final = (
     _required("pycparser"),
     _required("tree-sitter"),
     _required("tree-sitter-cuda"),
+    _required("z3-solver", "z3"),
     Part("NVRTC", _nvrtc, "nothing works", required=True),
     Part("emulator", _emulator, "nothing works", required=True),
     Part("cuda-core", _package("cuda-core", "cuda.core"), "kernels are not launched (pip install 'cubridge[cuda]')"),

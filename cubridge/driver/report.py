@@ -269,7 +269,7 @@ def _outcome(case: CaseResult) -> str:
 
 
 def _ratio(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    return "" if value is None else f"{value:.3f}" if value < 1000 else f"{value:.3g}"
 
 
 def _bullets(lines: tuple[str, ...] | list[str]) -> str:

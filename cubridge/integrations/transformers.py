@@ -72,7 +72,11 @@ class ModelAttention:
     def __init__(self, reference: Callable[..., Tensor], kernel: str, device: str, grad: bool = False) -> None:
         self.reference, self.kernel, self.device, self.grad = reference, kernel, device, grad
         entry = reference.forward if isinstance(reference, nn.Module) else reference
-        self.names = frozenset(tuple(inspect.signature(entry).parameters)[3:])
+        taken = list(inspect.signature(entry).parameters.values())[3:]
+        self.names = frozenset(p.name for p in taken)
+        self.needed = [
+            p.name for p in taken if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
         self.made: dict[tuple[tuple[str, object], ...], AttentionFunction] = {}
 
     def __call__(
@@ -86,7 +90,8 @@ class ModelAttention:
         scaling: float | None = None,
         **others: Any,
     ) -> tuple[Tensor, None]:
-        """Errors: CU821 for what the reference does not take; those of `AttentionFunction`."""
+        """Errors: CU821 for what the reference does not take, and for what it needs and the model does not give; those of
+        `AttentionFunction`."""
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         given = {
             "mask": attention_mask,
@@ -95,6 +100,11 @@ class ModelAttention:
             **{name: value for name, value in others.items() if name not in _SAID_BY_THE_MASK},
         }
         given = {name: value for name, value in given.items() if self._takes(name, value, query.shape[3])}
+        if lacking := [name for name in self.needed if name not in given]:
+            message = f"the reference takes `{lacking[0]}`, which the model does not give here"
+            raise CuError(
+                Diagnostic("CU821", message, help="give it a default, or keep it in a module that is the reference")
+            )
         tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
         fixed = tuple((name, value) for name, value in given.items() if name not in tensors)
         out: Tensor = self._attention(fixed)(query, key, value, **tensors)
@@ -108,7 +118,7 @@ class ModelAttention:
         is_usual = value is None or (isinstance(value, (bool, int, float)) and math.isclose(value, usual))
         if not is_usual and name != "is_causal":
             message = f"the model gives `{name}`, which the reference does not take"
-            raise CuError(Diagnostic("CU821", message, help=f"let it take `{name}`"))
+            raise CuError(Diagnostic("CU821", message, help=_INSTEAD.get(name, f"let it take `{name}`")))
         return False
 
     def _attention(self, fixed: tuple[tuple[str, object], ...]) -> AttentionFunction:
@@ -123,3 +133,8 @@ _SAID_BY_THE_MASK: Final = frozenset(
     ("sliding_window", "position_ids", "cache_position", "use_cache", "output_hidden_states", "return_dict")
 )
 """Names of what attentions are given besides, and eager attention does not read."""
+_INSTEAD: Final = {
+    "dropout": "call model.eval(), or set the dropout of attention to 0 in the model's configuration",
+    "output_attentions": "weights are never made: call the model without it",
+}
+"""What to do about what no kernel gives."""

@@ -124,9 +124,29 @@ def own(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "given", [{"dropout": 0.1}, {"scaling": 0.5}, {"softcap": 9.0}, {"attention_mask": torch.ones(9, 9)}]
+    "given, help",
+    [
+        ({"dropout": 0.1}, "call model.eval()"),
+        ({"output_attentions": True}, "call the model without it"),
+        ({"scaling": 0.5}, "let it take `scaling`"),
+        ({"softcap": 9.0}, "let it take `softcap`"),
+        ({"attention_mask": torch.ones(9, 9)}, "let it take `mask`"),
+    ],
 )
-def test_what_the_reference_does_not_take_is_refused(given: dict[str, object]) -> None:
+def test_what_the_reference_does_not_take_is_refused(given: dict[str, object], help: str) -> None:
     with pytest.raises(CuError, match="which the reference does not take") as caught:
         ModelAttention(own, "auto", "emulator")(nn.Module(), *qkv(), **{"attention_mask": None, **given})
+    assert caught.value.diagnostics[0].code == "CU821" and help in (caught.value.diagnostics[0].help or "")
+
+
+@pytest.mark.parametrize("name", ["mask", "slopes"])
+def test_what_the_model_does_not_give_is_refused(name: str) -> None:
+    """A mask is none where causal order says it all."""
+
+    def masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scaling: float) -> Tensor: ...
+    def sloped(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, scaling: float) -> Tensor: ...
+
+    attend = ModelAttention(masked if name == "mask" else sloped, "auto", "emulator")
+    with pytest.raises(CuError, match=f"takes `{name}`, which the model does not give here") as caught:
+        attend(nn.Module(), *qkv(), attention_mask=None)
     assert caught.value.diagnostics[0].code == "CU821"
