@@ -115,6 +115,10 @@ def _pipeline(parser: argparse.ArgumentParser, instead: str = "") -> None:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("-p", "--pipeline", metavar="PIPELINE", help=f"`pass{{option=..}},pass`{instead}")
     group.add_argument("--pipeline-file", type=_path, metavar="FILE.toml", help="the same as TOML")
+    _load(parser)
+
+
+def _load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load", type=_path, metavar="FILE.py", help="run this file of your own first, which registers passes"
     )
@@ -329,6 +333,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=_path, metavar="DIR", help="output folder of `cuirc adapt`")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of the summary")
+    _load(parser)
 
 
 def _bench(parser: argparse.ArgumentParser) -> None:
@@ -340,6 +345,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
         metavar="B,Hq,Hk,Lq,Lk,D",
         help="sizes to time at (default: 2,32,32,8192,8192 and the adapted head dim, where it fits)",
     )
+    _load(parser)
 
 
 def _faults(parser: argparse.ArgumentParser) -> None:

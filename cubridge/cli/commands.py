@@ -236,6 +236,7 @@ def check(options: Namespace) -> int:
     from cubridge.driver.folder import recheck
     from cubridge.driver.report import summary
 
+    load_passes(options)
     report = recheck(options.folder)
     show(json.dumps(report.to_json(), indent=1) if options.json else summary(report))
     return 0 if report.accepted else DIFFERS
@@ -245,6 +246,7 @@ def bench(options: Namespace) -> int:
     """Time an adapted kernel beside its peers, on a GPU, and keep the times in its folder for `cuirc show`."""
     from cubridge.driver.suites.bench import bench_folder
 
+    load_passes(options)
     with progress_bar(options) as bar:
         measured = bench_folder(options.folder, options.peers.split(","), options.shape, bar)
     show(measured.to_text())

@@ -133,11 +133,12 @@ def _tokens(file: SourceFile) -> Iterator[_Token]:
 
 
 def pass_class(name: Text, passes: Passes) -> type[Pass]:
-    """Errors: CU501."""
+    """`passes`: PASSES where a pipeline may name no others. Errors: CU501."""
     cls = passes.get(name.value)
     if cls is None:
         near = difflib.get_close_matches(name.value, passes, n=1)
-        help = f"did you mean `{near[0]}`?" if near else f"passes: {', '.join(passes)}"
+        own = "" if passes is PASSES else "; --load FILE.py, or an import, for one of your own"
+        help = f"did you mean `{near[0]}`?" if near else f"passes: {', '.join(passes)}{own}"
         raise fault("CU501", f"no pass is called `{name.value}`", name.span, help=help)
     return cls
 

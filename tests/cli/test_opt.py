@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cubridge.driver.adapt import adapt_unchecked
+from cubridge.driver.adaptation import Adaptation
+from cubridge.judge.findings import Findings, MutantResult, Verdict
 from tests.support.command import cuirc, fails
 from tests.support.golden_texts import golden_file
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CAUSAL = 'rewrite-mask{keep="j <= i"},infer-kv-range,dce'
 OWN = '''\
 from dataclasses import dataclass, replace
@@ -109,3 +113,20 @@ def test_a_file_of_passes_that_fails(kernel: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text("import dataclasses\n\nraise ValueError('no')\n", encoding="utf-8")
     assert "bad.py:3:1: error[CU471]" in fails(["opt", kernel, "--load", bad, "-p", "dce"], "CU471", 1).err
+    bad.write_text("from cubridge import register_pass\n\n@register_pass\nclass Bare: ...\n", encoding="utf-8")
+    assert "bad.py:3:2: error[CU516]" in fails(["opt", kernel, "--load", bad, "-p", "dce"], "CU516", 1).err
+
+
+def test_a_folder_whose_pipeline_names_a_pass_of_a_file(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    findings = Findings((), (MutantResult("mask dropped", "value engine"),), (), Verdict.COMPILED, ())
+    monkeypatch.setattr("cubridge.driver.folder.check_adapted", lambda *_: findings)
+    monkeypatch.setattr("cubridge.passes.own._registered", {})
+    adapted = adapt_unchecked(EXAMPLES / "full.py", "sm80")
+    (tmp_path / "out").mkdir()
+    Adaptation(adapted, adapted.report(findings), {}).write(tmp_path / "out")
+    (tmp_path / "out" / "pipeline.toml").write_text('[[pass]]\nname = "rename"\nto = "mine"\n', encoding="utf-8")
+    assert "--load FILE.py" in fails(["check", tmp_path / "out"], "CU501", 1).err
+    assert cuirc("check", tmp_path / "out", "--load", own).code == 0
+    fails(["bench", tmp_path / "out", "--load", tmp_path / "nothing.py"], "CU470", 1)

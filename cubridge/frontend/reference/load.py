@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from cubridge.frontend.reference.places import error_span, forget_sources, source_file
 from cubridge.frontend.reference.refusal import fail
 from cubridge.frontend.reference.unchanged import settings_unchanged
+from cubridge.ir.diagnostics import CuError
 from cubridge.ir.source import NOWHERE, SourceFile, Span
 from cubridge.ir.spec import Shape
 
@@ -194,11 +195,13 @@ def import_file(path: Path, kind: str) -> tuple[ModuleType, SourceFile]:
             raise
         except BaseException as error:  # whatever the user's code raises
             span = error_span(error.__traceback__)
-            fail(
-                "CU471",
-                f"importing it fails: {type(error).__name__}: {error}",
-                span if span is not NOWHERE else _start(file),
-            )
+            span = span if span is not NOWHERE else _start(file)
+            if isinstance(error, CuError):  # says itself what is wrong
+                error.diagnostics = tuple(
+                    d if d.span is not NOWHERE else replace(d, span=span) for d in error.diagnostics
+                )
+                raise
+            fail("CU471", f"importing it fails: {type(error).__name__}: {error}", span)
     return module, file
 
 
