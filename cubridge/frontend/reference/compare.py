@@ -49,7 +49,13 @@ def compare(traced: Traced) -> AttentionSpec:
             if error.diagnostics[0].code == "CU487":
                 raise
             reason = error
-        except (RuntimeError, IndexError, ValueError, TypeError) as error:  # the reference does not run at this shape
+        except (
+            RuntimeError,
+            IndexError,
+            ValueError,
+            TypeError,
+            ArithmeticError,
+        ) as error:  # the reference does not run at this shape
             reason = error
         if len(compared) == SHAPES:
             break
@@ -68,7 +74,7 @@ def _compare_where_traced(traced: Traced) -> _Seen:
     """Errors: CU474 where the recorded calls do not run on numbers even there; CU487."""
     try:
         return _compare_at(traced, traced.shape, seed=0)
-    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+    except (RuntimeError, IndexError, ValueError, TypeError, ArithmeticError) as error:
         what = f"{type(error).__name__}: {first_line(error)}"
         fail("CU474", f"the reference fails on numbers: {what}", traced.reference.span)
 

@@ -203,3 +203,11 @@ def product_added(q, k, v):
     i, j = torch.arange(q.shape[2]).cos()[:, None], torch.arange(k.shape[2]).sin()
     s = torch.addcmul(plain_scores(q, k).float(), i, j, value=-0.5)
     return s.softmax(-1).to(v.dtype) @ repeated(v, q)
+
+
+@accepts(score=f"{SCALE} + 2 * j / (Lk - 1)", requires=("Lk >= 2", "Lk - 1 != 0"))
+def step_that_one_key_has_not(q, k, v):
+    n = k.shape[2]
+    step = 2 / (n - 1) if n > 1 else 0.0
+    s = plain_scores(q, k).float() + torch.arange(n) * step
+    return s.softmax(-1).to(v.dtype) @ repeated(v, q)
