@@ -231,8 +231,12 @@ def _fixed_state(reference: Reference, recording: Recording) -> Iterator[Remark]
     """Numbers that the reference keeps, and numbers read from tensors that it keeps; what it returns without asking."""
     if recording.nones:
         yield Remark("the reference returns None beside its tensors, the operator does not", reference.span)
-    given = {*recording.inputs, *recording.scalars}
-    for path, value in (fixed_numbers(reference.function, given) | _other_defaults(reference, given)).items():
+    given, returned = recording.inputs["q"].dtype, recording.outputs[0].dtype
+    if returned is not given:
+        kind = str(returned).removeprefix("torch.")
+        yield Remark(f"the reference returns {kind}, the operator the element type of q", reference.span)
+    arguments = {*recording.inputs, *recording.scalars}
+    for path, value in (fixed_numbers(reference.function, arguments) | _other_defaults(reference, arguments)).items():
         yield Remark(f"`{path}` is fixed at {value}")
     for number in recording.numbers:
         yield Remark(f"a number read from `{number.source.path}` is fixed at {number.value!r}", number.span)

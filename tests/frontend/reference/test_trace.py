@@ -447,3 +447,14 @@ def test_a_sum_of_integers_is_an_integer() -> None:
     assert {c.dtype for c in traced.spec.captures} == {DType.I32}
     found = compute_captures(traced, SHAPE, {"cuts": torch.tensor([0, 7, 11])})
     assert {int(x) for x in found["computed2"]} == {n << 24 for n in (1, 2, 3)}
+
+
+def test_an_output_of_another_type_than_q_is_told() -> None:
+    def wide(q, k, v):
+        return causal(q, k, v)[0].float()
+
+    told = "the reference returns float32, the operator the element type of q"
+    assert [told in [r.message for r in trace(Reference.of(f)).spec.specialised] for f in (wide, causal)] == [
+        True,
+        False,
+    ]
