@@ -117,6 +117,13 @@ FAULTS = [
         "s = gemm_async",
     ),
     ("sm90a", "async_proxy_fence()", "", "CU262", "store_async"),
+    (
+        "sm90a",
+        "write_shared(smem.o[wg], o)\nasync_proxy_fence()",
+        "async_proxy_fence()\nwrite_shared(smem.o[wg], o)",
+        "CU262",
+        "store_async",
+    ),
     # steps of a tile
     ("sm80", "if key_masked(keys, t):", "if count < 0:", "CU263", "row_update"),
     ("sm80", "row_rescale(o, row, tile)", "", "CU263", "o += gemm"),

@@ -171,6 +171,7 @@ class OrderRun(OrderMachine):
     def async_proxy_fence(self, agent: Warp, stmt: AsyncProxyFence) -> None:
         self.whole(agent, stmt)
         agent.shown = agent.clock[self.components.memory(agent.index)]
+        self.tick(agent)  # it does not show what is stored from here on
 
     # ---- sums in global memory ----
 
