@@ -4,7 +4,7 @@
                      + (eta + zeta) gain_i sum_j |V_j| + eta
 
 with u the unit roundoff of the half type (weights and output are rounded to it; accumulation is fp32 and covered, and so is a
-series of weights, `ir/series.py`, which loses at most u / 2 of each), eta the
+series of weights, `ir/series.py`, which loses at most u of each), eta the
 half spacing of its subnormal numbers (below 6e-5, fp16 rounds by that much, however small the weight), w the
 effective weights, w' their derivative by the score, and ds the error of a score: what fp32 loses in the dot product and the
 exponent, plus what the approximations of the score code declare. Of a weight that is a difference of exponentials, ds w' has

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from cubridge.ir.nodes import Assign, Attr, Binary, Call, FloatLit, Kernel, Name
 from cubridge.ir.series import LONGEST, with_series
 from cubridge.passes.base import Pass, PassContext
 from cubridge.passes.regions import with_region
-from cubridge.passes.weights import is_narrow
-
-_LONGEST_NARROW: Final = LONGEST / 2
-"""With weights in fp16: within 2 ** -12, a quarter of the spacing of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallWeights(Pass):
     """Take weights of a sigmoid that a bias makes small by two terms of their series, where those of a row in a key tile are.
     rewrite:   s = rcp(1 + exp2(p.bias - x))   -->   w = exp2(x - p.bias)
-                                                     large = rowmax(w) > 0.03125
+                                                     large = rowmax(w) > 0.022
                                                      s = w - w * w
                                                      if any_lane(large): s = where(large, w * rcp(1 + w), s)
                a branch that a warp takes as a whole, and one special function an element in place of two
-    ensures:   the same weights within 2 ** -10, within 2 ** -12 where they are fp16; 1 where w is past 1e9."""
+    ensures:   the same weights within 2 ** -11; 1 where w is past 1e9."""
 
     name: ClassVar[str] = "small-weights"
     example: ClassVar[str] = (
@@ -39,8 +35,7 @@ class SmallWeights(Pass):
                 return kernel
         match power:
             case Binary("-", Attr(Name("p")) as bias, less):
-                small = _LONGEST_NARROW if is_narrow(kernel) else LONGEST
-                body = with_series(Binary("-", less, bias), small, Name("w"), Name("large"))
+                body = with_series(Binary("-", less, bias), LONGEST, Name("w"), Name("large"))
                 return with_region(kernel, "row_probs", body)
             case _:
                 return kernel

@@ -16,7 +16,6 @@ from cubridge.judge.proof.prove import prove_part
 from cubridge.passes.propose import propose
 from cubridge.passes.runner import run_pipeline
 from tests.passes.specs import elementwise
-from tests.passes.test_constant_reference import narrow
 from tests.support.golden_texts import GOLDEN_NAMES, golden_kernel
 
 SIGMOID = elementwise("1 / (1 + exp(-x))", score="s * D ** -0.5 - log(Lk)")
@@ -36,16 +35,12 @@ def test_a_sigmoid_with_a_bias_has_one_special_function_where_weights_are_small(
     made = target(golden_kernel(arch))
     assert probs(made) == [
         "w = exp2(s * p.exponent_scale - p.weight_bias)",
-        "large = rowmax(w) > 0.03125",
+        "large = rowmax(w) > 0.022",
         "s = w - w * w",
         "if any_lane(large):",
         "    s = where(large, where(w > 1000000000.0, 1.0, w * rcp(1.0 + w)), s)",
     ]
     assert probs(without_series(made)) == ["s = rcp(1.0 + exp2(p.weight_bias - s * p.exponent_scale))"]
-
-
-def test_weights_in_fp16_are_taken_so_up_to_half_as_much() -> None:
-    assert probs(target(narrow(golden_kernel("sm80"))))[1] == "large = rowmax(w) > 0.015625"
 
 
 def test_without_a_bias_weights_are_not_small() -> None:
@@ -74,4 +69,4 @@ def test_another_series_is_none(old: float, new: float) -> None:
 def test_the_series_is_as_near_as_it_says() -> None:
     e = torch.linspace(0, LONGEST, 100_001, dtype=torch.float32)
     exact = e.double() / (1 + e.double())
-    assert bool((((e - e * e).double() - exact).abs() <= 1.001 * 2.0**-10 * exact).all())
+    assert bool((((e - e * e).double() - exact).abs() <= 2.0**-11 * exact).all())

@@ -63,7 +63,7 @@ def test_nothing_wrong_is_proved(wrong: Wrong) -> None:
 
 
 _SERIES = """w = exp2(s * p.exponent_scale - p.weight_bias)
-    large = rowmax(w) > 0.03125
+    large = rowmax(w) > 0.022
     s = w - w * w
     if any_lane(large):
         s = where(large, where(w > 1000000000.0, 1.0, w * rcp(1.0 + w)), s)"""
