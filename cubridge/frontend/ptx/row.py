@@ -10,10 +10,9 @@ from cubridge.frontend.ptx.formula import Formula, Formulas, leaves, ordered, re
 from cubridge.frontend.ptx.layout import Layout, Place
 from cubridge.frontend.ptx.slices import Key, Slices
 from cubridge.frontend.ptx.values import Node, Value, element_of, is_zero, nodes_of, span_of
-from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.diagnostics import CuError, Diagnostic
 from cubridge.ir.nodes import Attr, Expr, Name
-from cubridge.ir.source import NOWHERE, Span
+from cubridge.ir.source import Span
 
 _SUMS: Final = ("add", "sum")
 NEW_MAXIMUM: Final = Name("m_new")
@@ -228,7 +227,7 @@ class RowReader:
         """Of scores alone, from -inf on."""
         top = None if ends.maximum is None else self.slices.made(ends.maximum)
         if not isinstance(top, Node) or top.op != "max":
-            raise CuError(Diagnostic("CU854", "the first key tile leaves no maximum", span_of(top or Poly(()))))
+            raise CuError(Diagnostic("CU854", "the first key tile leaves no maximum", self._span(ends.outputs)))
         numbers = {t.data for t in leaves(top, ("max",)) if isinstance(t, Node) and t.op == "number"}
         if numbers - {float("-inf")}:
             raise CuError(Diagnostic("CU854", "a row begins with another maximum than -inf", top.span))
@@ -294,7 +293,8 @@ class RowReader:
     def _first_total(self, ends: Ends) -> Key:
         """What the next key tile goes on from."""
         if len(ends.totals) != 1:
-            raise CuError(Diagnostic("CU854", "nothing goes on from the first key tile", NOWHERE))
+            message = "nothing goes on from the first key tile as a sum of weights"
+            raise CuError(Diagnostic("CU854", message, self._span(ends.outputs)))
         return ends.totals[0]
 
     def _check_total(self, link: Link, weights: dict[int, Node]) -> Span:
