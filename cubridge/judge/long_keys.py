@@ -22,6 +22,7 @@ from cubridge.ir.walk import walk
 from cubridge.judge import long_scores
 from cubridge.judge.long_faults import scale_of
 from cubridge.judge.long_points import COLUMNS, choose_keys
+from cubridge.passes.row_state import ROW_REGIONS
 
 if TYPE_CHECKING:
     from cubridge.engine.values.points import KernelPoints, Visits
@@ -37,7 +38,6 @@ _SOME: Final = 3
 _MORE: Final = 24
 """Key tiles that one row takes in one after the other; a tile may come again."""
 _MOST: Final = 400
-_ROW_REGIONS: Final = ("row_init", "row_update", "row_probs", "row_rescale", "row_finalize")
 _KeysOfTile = tuple[int, list[int]]
 """A key tile, and columns of it."""
 
@@ -204,7 +204,7 @@ def _by_key(groups: int) -> tuple[Tensor, ...]:
 
 def _largest_number(kernel: Kernel) -> tuple[float, Node]:
     """Of the row regions, and the region that has it."""
-    regions = [kernel.region(name) for name in _ROW_REGIONS]
+    regions = [kernel.region(name) for name in ROW_REGIONS]
     found = [
         (abs(n.value), r) for r in regions for n in walk(r) if isinstance(n, IntLit | FloatLit) and isfinite(n.value)
     ]

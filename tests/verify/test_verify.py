@@ -40,18 +40,18 @@ def test_what_a_skip_may_know() -> None:
 def test_definitions_that_grow() -> None:
     """Each doubles what it is written out as."""
     lines = "".join(f"    x{n + 1} = x{n} * x{n} + x{n}\n" for n in range(60))
-    start = time.perf_counter()
+    start = time.process_time()
     old = "def row_rescale(o, row, tile):\n"
     assert changed("sm80", (old, f"{old}    x0 = row.o_scale\n{lines}")) == ()
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_golden_kernels_verify(name: str) -> None:
     kernel = golden_kernel(name)
-    start = time.perf_counter()
+    start = time.process_time()
     assert verify(kernel) == ()
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 FAULTS = [

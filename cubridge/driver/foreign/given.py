@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cubridge.frontend.ptx.given import Given, Param, address_name
+from cubridge.frontend.ptx.layout import with_head_dim
 from cubridge.frontend.ptx.values import Node, Value
 from cubridge.ir.algebra.normal import poly
 from cubridge.ir.algebra.poly import Poly
 from cubridge.ir.foreign import ForeignContract, ForeignParameter, ParameterKind
-from cubridge.ir.nodes import Expr, IntLit, Name
+from cubridge.ir.nodes import Name
 from cubridge.ir.spec import Shape
-from cubridge.ir.walk import rewrite
 
 
 def given_of(contract: ForeignContract, shape: Shape, placed: Mapping[int, ForeignParameter], size: int) -> Given:
@@ -25,8 +25,4 @@ def _value(parameter: ForeignParameter, head_dim: int) -> Value:
         return Poly.atom(Name(address_name(parameter.value)))
     if parameter.kind is ParameterKind.FLOAT:
         return Node("param", data=parameter.last, span=parameter.span)
-    return poly(_with_number(parameter.value, head_dim))
-
-
-def _with_number(expr: Expr, head_dim: int) -> Expr:
-    return rewrite(expr, lambda n: IntLit(head_dim) if n == Name("D") else n)  # pyright: ignore[reportReturnType]
+    return poly(with_head_dim(parameter.value, head_dim))

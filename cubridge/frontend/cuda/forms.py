@@ -134,11 +134,7 @@ def _is_constant(text: ParsedText, node: Node) -> bool:
         return not declarators
     if kind is None or kind.type not in _NUMBERS or not declarators:
         return False
-    return _is_const(text, node) and all(_is_number(d) for d in declarators)
-
-
-def _is_const(text: ParsedText, node: Node) -> bool:
-    return any(c.type == "type_qualifier" and text.text(c) in ("const", "constexpr") for c in node.children)
+    return text.is_const(node) and all(_is_number(d) for d in declarators)
 
 
 def _is_number(declarator: Node) -> bool:
@@ -175,7 +171,7 @@ def _storage(text: ParsedText, node: Node) -> Iterator[Diagnostic]:
     word, parent = text.text(node), node.parent
     if word not in _STORAGE or parent is None or parent.type == "function_definition":
         return
-    if word != "static" or not _is_const(text, parent):
+    if word != "static" or not text.is_const(parent):
         message = f"a variable of a kernel text is not `{word}`"
         yield _fault(message, text.span(parent), "make it a local, or `static constexpr`")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from cubridge.frontend.cuda.read_expr import ExprReader, MissingPart, child, is_const, named
+from cubridge.frontend.cuda.read_expr import ExprReader, MissingPart, child, named
 from cubridge.frontend.cuda.syntax import (
     Asm,
     Block,
@@ -41,7 +41,7 @@ class Reader(ExprReader):
 
     def type_of(self, node: Node, kind: Node) -> CType:
         """The result type of a function definition `node`."""
-        base = self.base_type(kind, is_const(node, self.text))
+        base = self.base_type(kind, self.text.is_const(node))
         declarator = child(node, "declarator")
         while declarator.type in ("pointer_declarator", "reference_declarator"):
             pointer = declarator.type == "pointer_declarator"
@@ -51,7 +51,7 @@ class Reader(ExprReader):
 
     def typedefs(self, node: Node, kind: Node) -> Iterator[tuple[CType, str]]:
         """(type, new name) of a `type_definition`."""
-        base = self.base_type(kind, is_const(node, self.text))
+        base = self.base_type(kind, self.text.is_const(node))
         for full, name, _, _ in self._declarators(base, node):
             yield full, name
 
@@ -65,7 +65,7 @@ class Reader(ExprReader):
         if node.type not in ("parameter_declaration", "optional_parameter_declaration") or kind is None:
             name = next((self.text.text(c) for c in named(node) if c.type == "type_identifier"), "")
             return Parameter(CType("typename", span=span), name, span=span)
-        base = self.base_type(kind, is_const(node, self.text))
+        base = self.base_type(kind, self.text.is_const(node))
         full, name = (base, "") if declarator is None else self.declared(base, declarator)
         return Parameter(full, name, span=span)
 
@@ -74,7 +74,7 @@ class Reader(ExprReader):
         for node in named(body):
             if node.type == "field_declaration":
                 static = any(c.type == "storage_class_specifier" for c in node.children)
-                base = self.base_type(child(node, "type"), is_const(node, self.text))
+                base = self.base_type(child(node, "type"), self.text.is_const(node))
                 for full, name, value, span in self._declarators(base, node):
                     yield FieldOf(full, name, value, static, span=span)
 
@@ -93,7 +93,7 @@ class Reader(ExprReader):
 
     def declarations(self, node: Node) -> tuple[Declare, ...]:
         """Of a `declaration`, one a declarator."""
-        base = self.base_type(child(node, "type"), is_const(node, self.text))
+        base = self.base_type(child(node, "type"), self.text.is_const(node))
         constexpr = any(self.text.text(c) == "constexpr" for c in node.children)
         whole = self.span(node)
         parts = list(self._declarators(base, node))

@@ -188,7 +188,7 @@ class ExprReader:
         """The type of a `type_descriptor` or of a type's name."""
         if node.type != "type_descriptor":
             return self.base_type(node)
-        base = self.base_type(child(node, "type"), is_const(node, self.text))
+        base = self.base_type(child(node, "type"), self.text.is_const(node))
         declarator = node.child_by_field_name("declarator")
         return base if declarator is None else self.declared(base, declarator)[0]
 
@@ -237,10 +237,6 @@ def child(node: Node, field: str) -> Node:
     if found is None:
         raise MissingPart
     return found
-
-
-def is_const(node: Node, text: ParsedText) -> bool:
-    return any(c.type == "type_qualifier" and text.text(c) in ("const", "constexpr") for c in node.children)
 
 
 def _number(text: str, span: Span) -> CExpr:

@@ -76,6 +76,9 @@ class ParsedText:
     def text(self, node: Node) -> str:
         return self.masked[node.start_byte : node.end_byte].decode("latin-1")
 
+    def is_const(self, node: Node) -> bool:
+        return any(c.type == "type_qualifier" and self.text(c) in ("const", "constexpr") for c in node.children)
+
 
 @dataclass(frozen=True, slots=True)
 class TestedName:

@@ -107,7 +107,7 @@ def _extents(tensor: ForeignTensor, shape: Shape) -> tuple[int, ...]:
 
 def _strides(tensor: ForeignTensor, head_dim: int, size: int) -> list[Poly]:
     """Bytes from one batch, head and row to the next."""
-    extents = [poly(_with_head_dim(e, head_dim)) for e in tensor.shape]
+    extents = [poly(with_head_dim(e, head_dim)) for e in tensor.shape]
     found: list[Poly] = []
     for axis in range(_AXES):
         product = Poly.constant(size)
@@ -117,5 +117,5 @@ def _strides(tensor: ForeignTensor, head_dim: int, size: int) -> list[Poly]:
     return found
 
 
-def _with_head_dim(expr: Expr, head_dim: int) -> Expr:
+def with_head_dim(expr: Expr, head_dim: int) -> Expr:
     return rewrite(expr, lambda n: IntLit(head_dim) if n == Name("D") else n)  # pyright: ignore[reportReturnType]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Final
 
 import torch
@@ -71,13 +72,7 @@ def evaluate_number(term: Term, sizes: Mapping[str, Number]) -> Number:
 
 
 def _fold(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def folded(*args: Tensor) -> Tensor:
-        result = args[0]
-        for arg in args[1:]:
-            result = function(result, arg)
-        return result
-
-    return folded
+    return lambda *args: reduce(function, args)
 
 
 TENSORS: Final[dict[str, Callable[..., Tensor]]] = {

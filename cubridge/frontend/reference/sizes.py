@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import sympy
@@ -128,9 +129,9 @@ class SizeReader:
                 rounding = {"FloorToInt": "floor", "CeilToInt": "ceil", "RoundToInt": "round"}[name]
                 return to_int(functions.unary(rounding, args[0]))
             case "Max":
-                return _fold(functions.maximum, args)
+                return reduce(functions.maximum, args)
             case "Min":
-                return _fold(functions.minimum, args)
+                return reduce(functions.minimum, args)
             case "Abs":
                 return integers.absolute(args[0]) if whole else functions.unary("abs", args[0])
             case "And":
@@ -144,14 +145,7 @@ class SizeReader:
 
 
 def _product(args: list[Term]) -> Term:
-    return _fold(integers.mul, args)
-
-
-def _fold(function: Any, args: list[Term]) -> Term:
-    result = args[0]
-    for arg in args[1:]:
-        result = function(result, arg)
-    return result
+    return reduce(integers.mul, args)
 
 
 def _function(name: str, x: Term) -> Term:

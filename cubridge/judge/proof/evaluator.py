@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Final
 
 from cubridge.ir.nodes import SIZES, Binary, BoolLit, Call, Expr, FloatLit, Index, IntLit, Name, Unary
@@ -303,8 +302,3 @@ def negative(value: Value) -> Value:
             return Infinite(-sign)
         case _:
             return NAN
-
-
-def as_fraction(value: Value) -> Fraction | None:
-    """The value of a number."""
-    return value.top.number if isinstance(value, Ratio) and value.bottom == ONE else None

@@ -133,10 +133,10 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_text_that_grows_is_refused_at_once(bomb: str) -> None:
     code, says = BOMBS[bomb]
-    started = time.monotonic()
+    started = time.process_time()
     faults = direct_faults(edited("sm80", ("// @region mask", f"{code}\n// @region mask")).encode())
     assert says in faults[0].message, render(faults[:1])
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def _calls(width: int) -> str:
@@ -166,19 +166,19 @@ def _refused_at_once(declared: str, value: str, says: str) -> None:
     text = edited(
         "sm80", ("const int lo = 0;", f"const int lo = {value};"), ("// @region mask", f"{declared}// @region mask")
     )
-    started = time.monotonic()
+    started = time.process_time()
     faults = direct_faults(text.encode())
     assert [f for f in faults if says in f.message], render(faults)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_constants_that_double_are_read_once() -> None:
     text = _doubled("constexpr int C{new} = C{old} + C{old};", "constexpr int C0 = 1;")
-    started = time.monotonic()
+    started = time.process_time()
     assert not direct_faults(
         edited("sm80", ("// @region mask", f"{text}static_assert(C30 > 0);\n// @region mask")).encode()
     )
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def _chain(value: str, length: int) -> str:
@@ -207,6 +207,6 @@ def test_a_key_sequence_that_is_a_work_tile_is_refused() -> None:
 def test_proofs_about_locals_that_double_end() -> None:
     doubled = "".join(f"const int x{n + 1} = x{n} + x{n}; " for n in range(30))
     text = edited("sm80", ("const int lo = 0;", f"const int x0 = p.len_q; {doubled}const int lo = x30;"))
-    started = time.monotonic()
+    started = time.process_time()
     direct_faults(text.encode())
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
@@ -54,13 +55,7 @@ def integer_floordiv(a: Term, n: Term) -> Term:
 
 
 def _fold(function: Callable[[Term, Term], Term]) -> Callable[..., Term]:
-    def folded(*args: Term) -> Term:
-        result = args[0]
-        for arg in args[1:]:
-            result = function(result, arg)
-        return result
-
-    return folded
+    return lambda *args: functools.reduce(function, args)
 
 
 def _unary(op: str) -> Callable[[Term], Term]:
