@@ -49,5 +49,5 @@ MUTATIONS: Final[dict[str, Edit]] = {
     "LSE in base 2": in_region("row_finalize", replaced(r" \* LN2", "")),
     "lanes not added": in_region("row_finalize", replaced(r"add_lanes\((row\.\w+\[r\])\)", r"\1")),
     "heads tiled": replaced(r"tile\.h / \(p\.heads_q / p\.heads_kv\)", "tile.h % p.heads_kv"),
-    "zero output": replaced(r"(\n *)(store_tile\(o_gmem)", r"\1zero(o);\1\2"),
+    "zero output": replaced(r"(\n *)(store_tile\(o_gmem|stage_tile\()", r"\1zero(o);\1\2"),
 }

@@ -16,7 +16,7 @@ _KEYWORDS: Final = """
     static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned using
     virtual void volatile wchar_t while xor xor_eq
 """
-_EVERY_KERNEL: Final = "i64 u32 u64 half_t shared_int ListMask TensorMap Params DEVICE KERNEL INFINITY NAN"
+_EVERY_KERNEL: Final = "i64 u32 u64 half_t shared_int ListTile TensorMap Params DEVICE KERNEL INFINITY NAN"
 CUDA_WORDS: Final = frozenset((*_KEYWORDS.split(), *_EVERY_KERNEL.split()))
 """Words of C++, and the types and macros that every kernel text has."""
 

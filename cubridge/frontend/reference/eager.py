@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import torch
@@ -78,7 +78,9 @@ _TYPES: Final = "let it compute the same in every element type, up to rounding"
 _STATE: Final = "keep what it computes free of branches on values, counters, random numbers and global state"
 
 
-_SEED: Final = 0x5EED1E55
+def _random_states() -> tuple[object, ...]:
+    of_numpy: Any = np.random.get_state()
+    return random.getstate(), of_numpy[1].tobytes(), of_numpy[2:]
 
 
 def conditions_on_ones(traced: Traced, shape: Shape) -> Iterator[Term]:
@@ -117,8 +119,8 @@ def _agrees(
     mode: Callable[[], AbstractContextManager[object]] = torch.no_grad,
 ) -> bool | None:
     """None where the function or its recorded calls do not run on inputs of this shape. `strided`: rows lie before heads.
-    `again`: what counts is a second call, which sees what the first one kept. `mode`: of PyTorch. Python's and numpy's random
-    numbers are others than in any other run."""
+    `again`: what counts is a second call, which sees what the first one kept. `mode`: of PyTorch. Errors: CU487 for random numbers
+    of Python or numpy."""
     generator = torch.Generator().manual_seed(1)
     q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D, generator=generator).to(dtype)
     k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D, generator=generator).to(dtype) for _ in range(2))
@@ -131,15 +133,16 @@ def _agrees(
     kept = {n: x.clone() if isinstance(x, Tensor) else x for n, x in extra.items()}
     try:
         with unchanged(traced.reference.function), torch.no_grad(), mode(), quiet():
-            random.seed(_SEED)
-            np.random.seed(_SEED)
-            calls = range(2 if again else 1)
+            calls, before = range(2 if again else 1), _random_states()
             given = [[t.clone().requires_grad_(requires_grad) for t in (q, k, v)] for _ in calls]
             found = [traced.reference.function(*inputs, **kept) for inputs in given][-1]
+            drawn = _random_states() != before
     except KeyboardInterrupt:
         raise
     except BaseException:  # whatever the user's code raises: it does not run here
         return None
+    if drawn:
+        refuse("CU487", "the function draws random numbers of Python or numpy", traced.reference.span, _STATE)
     out = found[0] if isinstance(found, (tuple, list)) else found
     try:
         captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)

@@ -87,7 +87,7 @@ SPOILS: Final = (
     Spoil("phase", "k_ring.phase ^ 1", "k_ring.phase", STRUCTURE),
     Spoil("phase", "ring_next(k_ring)", "ring_next(v_ring)", STRUCTURE),
     Spoil("phase", "work_ring.phase)", "work_ring.phase ^ 1)", STRUCTURE),
-    Spoil("phase", "q_ring = Ring(1)", "q_ring = Ring(2)", STRUCTURE),
+    Spoil("phase", "q_ring = Ring(Q_SLOTS)", "q_ring = Ring(1)", STRUCTURE),
     Spoil("mask dropped", "j <= last", "j < Lk", NUMBERS, "mask"),
     Spoil("mask dropped", "doc[b, j] == doc[b, i]", "True", NUMBERS),
     Spoil("mask dropped", " | (j < Lq // 4)", " | (j < Lk)", NUMBERS, "should be hidden"),
