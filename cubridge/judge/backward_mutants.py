@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from cubridge.ir.algebra.exprs import TRUE
+from cubridge.ir.algebra.exprs import TRUE, number
 from cubridge.ir.nodes import Assign, Attr, Binary, Call, Expr, FloatLit, IntLit, Kernel, Name, Scalar, Stmt
 from cubridge.ir.walk import substitute
 from cubridge.judge.gradient_runs import Pass
@@ -19,12 +19,9 @@ Mutation = Callable[[Pass], Pass]
 
 def backward_mutants(kernels: Pass, gradient: GradientSpec) -> Iterator[tuple[str, Pass]]:
     """Each mistake that can be made in the pass of `gradient`, by name."""
-    names = [
-        "scale on dq only",
-        "scale on dk only",
-        "a query tile skipped",
-        "the weight's derivative dropped",
-    ]
+    names = ["a query tile skipped", "the weight's derivative dropped"]
+    names += ["scale on dq only"] if number(gradient.dk_scale) != 1 else []
+    names += ["scale on dk only"] if number(gradient.dq_scale) != 1 else []
     names += ["the wrong heads"] if gradient.key_head != Name("h") else []
     names += ["the score's derivative dropped"] if kernels.pairs.region("score_grad").body else []
     names += ["mask missing"] if gradient.mask != TRUE else []

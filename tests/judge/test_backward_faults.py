@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from cubridge.derive.gradient import derive
 from cubridge.driver.suites.faults import fault_table
 from cubridge.engine.order.engine import run_order
+from cubridge.ir.nodes import Expr
 from cubridge.ir.parser import parse, parse_expr
 from cubridge.judge.attention import full_attention
 from cubridge.judge.backward_mutants import backward_mutants
@@ -23,15 +26,22 @@ def test_faults_of_the_last_kernel() -> None:
     assert all(j.verdict is not Verdict.CAUGHT or j.diagnostic is not None for j in table.faults)
 
 
-def test_without_groups_no_heads_can_be_wrong() -> None:
-    """Each row of heads has its own keys; that mistake would be none, and nobody could reject it."""
+@pytest.mark.parametrize(
+    ("changed", "without"),
+    [
+        ({"kv_head": parse_expr("h")}, {"the wrong heads"}),
+        ({"score": parse_expr("s")}, {"scale on dq only", "scale on dk only"}),
+    ],
+    ids=["a key head each", "scores without a scale"],
+)
+def test_what_cannot_be_wrong(changed: dict[str, Expr], without: set[str]) -> None:
+    """That mistake would be none, and nobody could reject it."""
     kernels = Pass(*(lifted_backward(name, 64) for name in BACKWARD))
     spec = full_attention().spec
-    grouped, own = (
-        {name for name, _ in backward_mutants(kernels, derive(replace(spec, kv_head=parse_expr(heads))))}
-        for heads in ("h // (Hq // Hk)", "h")
+    usual, fewer = (
+        {name for name, _ in backward_mutants(kernels, derive(s))} for s in (spec, replace(spec, **changed))
     )
-    assert grouped - own == {"the wrong heads"} and len(own) >= 7
+    assert usual - fewer == without and len(fewer) >= 6
 
 
 def test_traces_tell_what_is_done_with_data() -> None:
