@@ -4,7 +4,7 @@ a branch on a size of 1, or on something that is no size, shows only here."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -78,6 +78,17 @@ _TYPES: Final = "let it compute the same in every element type, up to rounding"
 _STATE: Final = "keep what it computes free of branches on values, counters, random numbers and global state"
 
 
+def _called(
+    traced: Traced, inputs: tuple[Tensor, ...], kept: Mapping[str, object], requires_grad: bool, number: int
+) -> tuple[object, bool]:
+    """The output, and whether random numbers were drawn, which are others in each call."""
+    random.seed(number)
+    np.random.seed(number)
+    before = _random_states()
+    found = traced.reference.function(*(t.clone().requires_grad_(requires_grad) for t in inputs), **kept)
+    return found[0] if isinstance(found, tuple | list) else found, _random_states() != before
+
+
 def _random_states() -> tuple[object, ...]:
     of_numpy: Any = np.random.get_state()
     return random.getstate(), of_numpy[1].tobytes(), of_numpy[2:]
@@ -119,8 +130,8 @@ def _agrees(
     mode: Callable[[], AbstractContextManager[object]] = torch.no_grad,
 ) -> bool | None:
     """None where the function or its recorded calls do not run on inputs of this shape. `strided`: rows lie before heads.
-    `again`: what counts is a second call, which sees what the first one kept. `mode`: of PyTorch. Errors: CU487 for random numbers
-    of Python or numpy."""
+    `again`: what counts is a second call, which sees what the first one kept. `mode`: of PyTorch. Errors: CU487 where random
+    numbers of Python or numpy make two calls differ."""
     generator = torch.Generator().manual_seed(1)
     q = torch.randn(shape.B, shape.Hq, shape.Lq, shape.D, generator=generator).to(dtype)
     k, v = (torch.randn(shape.B, shape.Hk, shape.Lk, shape.D, generator=generator).to(dtype) for _ in range(2))
@@ -133,17 +144,14 @@ def _agrees(
     kept = {n: x.clone() if isinstance(x, Tensor) else x for n, x in extra.items()}
     try:
         with unchanged(traced.reference.function), torch.no_grad(), mode(), quiet():
-            calls, before = range(2 if again else 1), _random_states()
-            given = [[t.clone().requires_grad_(requires_grad) for t in (q, k, v)] for _ in calls]
-            found = [traced.reference.function(*inputs, **kept) for inputs in given][-1]
-            drawn = _random_states() != before
+            calls = [_called(traced, (q, k, v), kept, requires_grad, n) for n in range(2 if again else 1)]
     except KeyboardInterrupt:
         raise
     except BaseException:  # whatever the user's code raises: it does not run here
         return None
-    if drawn:
+    (first, drawn), (out, _) = calls[0], calls[-1]
+    if drawn and isinstance(out, Tensor) and isinstance(first, Tensor) and not torch.equal(first, out):
         refuse("CU487", "the function draws random numbers of Python or numpy", traced.reference.span, _STATE)
-    out = found[0] if isinstance(found, (tuple, list)) else found
     try:
         captures = traced.captures(shape.sizes(), {**extra, "q": q, "k": k, "v": v}, wide=True)
         unlike = traced.empty_rows(shape.sizes(), captures) | filled_rows(traced.spec, shape.sizes(), captures)
