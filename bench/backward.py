@@ -14,11 +14,10 @@ from torch import Tensor
 from bench.build import adapt_example, compile_all, in_processes
 from bench.table import render
 from cubridge.backend.launch.backward import BackwardLauncher
-from cubridge.backend.launch.captured import on_device
 from cubridge.backend.launch.device import Device, KernelText
 from cubridge.driver.adapted import Adapted
 from cubridge.driver.backward import FORWARD, Lowered, lower_backward
-from cubridge.engine.dense_gradient import Gradients
+from cubridge.driver.device_check import run_on_device
 from cubridge.ir.diagnostics import CuError
 from cubridge.judge.backward_mutants import backward_mutants
 from cubridge.judge.checker import approximations
@@ -136,7 +135,7 @@ def check_backward(built: Iterable[Built], device: Device) -> Iterator[Outcome]:
 def _checked(item: Built, launch: BackwardLauncher, problem: GradientProblem, out: Tensor, lse: Tensor) -> Outcome:
     name = f"{problem.inputs} {problem.shape}"
     try:
-        first, second = (_gradients(launch, problem, out, lse) for _ in range(2))
+        first, second = (run_on_device(launch, problem, out, lse) for _ in range(2))
     except CuError as error:
         return Outcome(item.variant, item.form, name, math.inf, str(error))
     judged = problem.judge(first)
@@ -154,24 +153,15 @@ def _rejected(item: Built, name: str, launch: BackwardLauncher) -> Outcome:
     differs, worst = False, 0.0
     for problem, out, lse in item.problems:
         try:
-            wrong = _gradients(launch, problem, out, lse)
+            wrong = run_on_device(launch, problem, out, lse)
         except CuError:  # told before it gives anything
             return Outcome(item.variant, item.form, "all", math.inf, "", name)
         worst = max(worst, *(j.worst for j in problem.judge(wrong).values()))
-        expected = _gradients(right, problem, out, lse)
+        expected = run_on_device(right, problem, out, lse)
         differs |= not all(torch.equal(getattr(wrong, n), getattr(expected, n)) for n in ("dk", "dv"))
         differs |= not torch.allclose(wrong.dq.float(), expected.dq.float(), rtol=1e-2, atol=1e-3)
     fault = "accepted" if differs and worst <= 1.0 else ""
     return Outcome(item.variant, item.form, "all", worst, fault, name)
-
-
-def _gradients(launch: BackwardLauncher, problem: GradientProblem, out: Tensor, lse: Tensor) -> Gradients:
-    device = launch.rows.device.torch_device
-    p = problem
-    q, k, v, o, rows, dout = (x.to(device) for x in (p.q, p.k, p.v, out, lse, p.dout))
-    dlse = None if p.dlse is None else p.dlse.to(device)
-    captures = on_device(p.captures, device)
-    return Gradients(*(x.cpu() for x in launch(q, k, v, o, rows, dout, dlse, captures)))
 
 
 def _quiet(_: str) -> None:

@@ -25,6 +25,8 @@ from cubridge.judge.runners import LaunchRunner
 from cubridge.passes.constant_reference import has_constant_reference
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from cubridge.backend.launch.backward import BackwardLauncher
     from cubridge.backend.launch.captured import CaptureValue
     from cubridge.backend.launch.device import LoadedKernel
@@ -99,7 +101,8 @@ class PassCheck:
         note.write()
 
     def _judge_problem(self, launcher: BackwardLauncher, problem: GradientProblem) -> None:
-        first, second = (self._run(launcher, problem) for _ in range(2))
+        out, lse = saved(self.adapted.reference.attention, problem)
+        first, second = (run_on_device(launcher, problem, out, lse) for _ in range(2))
         where = f"{problem.shape}, {problem.inputs}"
         for name, judgement in problem.judge(first).items():
             if not judgement.accepted:
@@ -107,13 +110,14 @@ class PassCheck:
         if not (torch.equal(first.dk, second.dk) and torch.equal(first.dv, second.dv)):
             raise _wrong("backward pass", where, "two runs give two dk or dv")
 
-    def _run(self, launcher: BackwardLauncher, problem: GradientProblem) -> Gradients:
-        device, p = launcher.pairs.device.torch_device, problem
-        out, lse = saved(self.adapted.reference.attention, p)
-        q, k, v, o, rows, dout = (x.to(device) for x in (p.q, p.k, p.v, out, lse, p.dout))
-        dlse = None if p.dlse is None else p.dlse.to(device)
-        captures = on_device(cast("dict[str, CaptureValue]", p.captures), device)
-        return Gradients(*(x.cpu() for x in launcher(q, k, v, o, rows, dout, dlse, captures)))
+
+def run_on_device(launcher: BackwardLauncher, problem: GradientProblem, out: Tensor, lse: Tensor) -> Gradients:
+    """The gradients of a problem, on the CPU. `out`, `lse`: what the forward pass saves of it."""
+    device, p = launcher.pairs.device.torch_device, problem
+    q, k, v, o, rows, dout = (x.to(device) for x in (p.q, p.k, p.v, out, lse, p.dout))
+    dlse = None if p.dlse is None else p.dlse.to(device)
+    captures = on_device(cast("dict[str, CaptureValue]", p.captures), device)
+    return Gradients(*(x.cpu() for x in launcher(q, k, v, o, rows, dout, dlse, captures)))
 
 
 @dataclass(frozen=True, slots=True)

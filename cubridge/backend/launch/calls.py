@@ -52,7 +52,7 @@ class Calls:
         """`given`: the extra arguments without the fixed ones, and what the reference keeps."""
         try:
             form = call_form((*inputs, *given), self._align)
-        except (RuntimeError, NotImplementedError) as error:
+        except RuntimeError as error:
             raise without_data((*inputs, *given)) from error
         prepared = self._prepared.get(form)
         if prepared is None:

@@ -84,15 +84,22 @@ class OperatorPlan:
 
 def operator_key(plan: OperatorPlan) -> str:
     """Content of an operator: texts, headers, contracts, preconditions, arguments, constants."""
-    backward = plan.backward
     return content_key(
         _text_content(plan.text),
-        [print_expr(p.condition) for p in plan.preconditions],
+        _conditions(plan.preconditions),
         plan.arguments,
         sorted((name, _content(value)) for name, value in plan.constants.items()),
         plan.gives_lse,
-        None if backward is None else ([_text_content(text) for text in backward.texts], backward.saves_lse),
+        None if plan.backward is None else _backward_content(plan.backward),
     )
+
+
+def _backward_content(plan: BackwardPlan) -> object:
+    return ([_text_content(text) for text in plan.texts], plan.saves_lse, _conditions(plan.preconditions))
+
+
+def _conditions(preconditions: Sequence[Precondition]) -> list[str]:
+    return [print_expr(p.condition) for p in preconditions]
 
 
 def _text_content(text: KernelText) -> object:

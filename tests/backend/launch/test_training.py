@@ -16,7 +16,7 @@ from cubridge.backend.launch.backward import BackwardLauncher
 from cubridge.backend.launch.captured import NoCaptures
 from cubridge.backend.launch.extras import ExtraArgument
 from cubridge.backend.launch.operator import AttentionOperator
-from cubridge.backend.launch.operator_plan import BackwardPlan, OperatorPlan
+from cubridge.backend.launch.operator_plan import BackwardPlan, OperatorPlan, operator_key
 from cubridge.backend.launch.varlen import VarlenOperator
 from cubridge.backend.ptx.device import ONE_SCHEDULE, PtxDevice
 from cubridge.derive.gradient import derive
@@ -285,3 +285,11 @@ def test_the_backward_pass_is_judged_before_the_first_output(problem: GradientPr
     for _ in range(2):
         assert code(lambda: run(*leaves(problem))) == "CU828"
     assert forms == [("bf16", 64, PAIRS.source.name)] * 2
+
+
+def test_operators_are_told_by_their_backward_pass() -> None:
+    assert PLAN.backward is not None
+    asked = replace(PLAN.backward, preconditions=(Precondition(parse_expr("Lq <= 64")),))
+    plans = [PLAN, replace(PLAN, backward=None), replace(PLAN, backward=asked)]
+    plans.append(replace(PLAN, backward=replace(PLAN.backward, saves_lse=False)))
+    assert len({operator_key(plan) for plan in plans}) == len(plans)
